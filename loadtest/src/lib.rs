@@ -1,0 +1,1 @@
+//! The outside world, played: scripted vendors, clients and load.

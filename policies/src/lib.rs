@@ -1,0 +1,17 @@
+//! Pure decisions of Whippletree.
+//!
+//! Everything here is a value or a deterministic state machine: given the time, a random source and
+//! what happened, it says what to do next. It never waits, reads a clock, locks or sends. The crate
+//! is `no_std`, so the compiler checks that for us.
+//!
+//! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`outcome`] says what an
+//! attempt came to.
+#![no_std]
+
+extern crate alloc;
+
+pub mod ids;
+pub mod outcome;
+pub mod time;
+pub mod units;
+pub mod usage;

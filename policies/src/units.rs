@@ -1,0 +1,254 @@
+//! Tokens and money, in integers.
+//!
+//! A cached-token price such as $0.0075 per million tokens is 7.5 nano-dollars a token, so nano is
+//! too coarse: money is counted in picodollars (10⁻¹² dollars). An `i64` of picodollars holds nine
+//! million dollars, enough for one row; sums use `i128` ([`MoneySum`]).
+
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// Picodollars in one dollar.
+pub const PICO_PER_DOLLAR: i64 = 1_000_000_000_000;
+
+/// A count of tokens.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Tokens(pub u64);
+
+impl Tokens {
+    /// No tokens.
+    pub const ZERO: Self = Self(0);
+
+    /// The sum, held at `u64::MAX` rather than wrapping.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, zero when `other` is larger.
+    #[must_use]
+    pub const fn minus(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An amount of money in picodollars (10⁻¹² dollars).
+///
+/// Reads and prints as a decimal string of dollars without loss: `"0.000051"`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Money(i64);
+
+impl Money {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// An amount of picodollars.
+    pub const fn from_pico(pico: i64) -> Self {
+        Self(pico)
+    }
+
+    /// The amount in picodollars.
+    pub const fn pico(self) -> i64 {
+        self.0
+    }
+
+    /// The sum, or `None` past nine million dollars.
+    #[must_use]
+    pub const fn checked_add(self, other: Self) -> Option<Self> {
+        match self.0.checked_add(other.0) {
+            Some(pico) => Some(Self(pico)),
+            None => None,
+        }
+    }
+
+    /// The difference, or `None` when it does not fit.
+    #[must_use]
+    pub const fn checked_sub(self, other: Self) -> Option<Self> {
+        match self.0.checked_sub(other.0) {
+            Some(pico) => Some(Self(pico)),
+            None => None,
+        }
+    }
+}
+
+/// A sum of many amounts, in picodollars.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MoneySum(i128);
+
+impl MoneySum {
+    /// Nothing.
+    pub const ZERO: Self = Self(0);
+
+    /// A sum of picodollars.
+    pub const fn from_pico(pico: i128) -> Self {
+        Self(pico)
+    }
+
+    /// The sum in picodollars.
+    pub const fn pico(self) -> i128 {
+        self.0
+    }
+
+    /// Adds one amount. Cannot overflow for fewer than 2⁶⁴ amounts.
+    pub const fn add(&mut self, amount: Money) {
+        self.0 = self.0.saturating_add(amount.0 as i128);
+    }
+}
+
+/// The price of one token, in picodollars: $3.00 per million tokens is 3,000,000.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct Price(pub i64);
+
+impl Price {
+    /// What `tokens` cost, or `None` past nine million dollars.
+    #[must_use]
+    pub fn times(self, tokens: Tokens) -> Option<Money> {
+        let pico = i128::from(self.0).checked_mul(i128::from(tokens.0))?;
+        i64::try_from(pico).ok().map(Money)
+    }
+}
+
+fn write_pico(f: &mut fmt::Formatter<'_>, pico: i128) -> fmt::Result {
+    let sign = if pico < 0 { "-" } else { "" };
+    let magnitude = pico.unsigned_abs();
+    let unit = PICO_PER_DOLLAR.unsigned_abs();
+    let (whole, mut rest) = (magnitude / u128::from(unit), magnitude % u128::from(unit));
+    write!(f, "{sign}{whole}")?;
+    if rest == 0 {
+        return Ok(());
+    }
+    let mut width = 12;
+    while rest % 10 == 0 {
+        rest /= 10;
+        width -= 1;
+    }
+    write!(f, ".{rest:0width$}")
+}
+
+impl fmt::Display for Money {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_pico(f, i128::from(self.0))
+    }
+}
+
+impl fmt::Display for MoneySum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_pico(f, self.0)
+    }
+}
+
+/// Why a decimal string of dollars was not understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidMoney {
+    /// Not of the form `-12.345`.
+    #[error("expected a decimal amount of dollars such as \"12.50\"")]
+    Form,
+    /// More than twelve digits after the point.
+    #[error("expected at most twelve digits after the decimal point")]
+    Precision,
+    /// Past nine million dollars.
+    #[error("expected an amount below 9223372 dollars")]
+    Range,
+}
+
+impl FromStr for Money {
+    type Err = InvalidMoney;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMoney> {
+        let (negative, digits) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, "0"));
+        let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if !all_digits(whole) || !all_digits(fraction) {
+            return Err(InvalidMoney::Form);
+        }
+        if fraction.len() > 12 {
+            return Err(InvalidMoney::Precision);
+        }
+        let whole: i64 = whole.parse().map_err(|_| InvalidMoney::Range)?;
+        let mut pico: i64 = fraction.parse().map_err(|_| InvalidMoney::Form)?;
+        for _ in fraction.len()..12 {
+            pico *= 10;
+        }
+        let total = whole
+            .checked_mul(PICO_PER_DOLLAR)
+            .and_then(|w| w.checked_add(pico))
+            .ok_or(InvalidMoney::Range)?;
+        Ok(Self(if negative { -total } else { total }))
+    }
+}
+
+impl Serialize for Money {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl Serialize for MoneySum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Money {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = alloc::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn money_reads_and_prints_without_loss() {
+        for text in [
+            "0",
+            "12.5",
+            "0.000051",
+            "-3.000000000001",
+            "9223371.999999999999",
+        ] {
+            assert_eq!(text.parse::<Money>().unwrap().to_string(), text);
+        }
+        assert_eq!("12.50".parse::<Money>().unwrap().pico(), 12_500_000_000_000);
+    }
+
+    #[test]
+    fn money_refuses_what_is_not_a_plain_decimal() {
+        for text in ["", "1e3", ".5", "5.", "1,5", "+1", "NaN", "9223373"] {
+            assert!(text.parse::<Money>().is_err(), "{text}");
+        }
+        assert_eq!(
+            "0.0000000000001".parse::<Money>(),
+            Err(InvalidMoney::Precision)
+        );
+    }
+
+    #[test]
+    fn a_price_times_tokens_is_exact_or_refused() {
+        assert_eq!(
+            Price(7_500).times(Tokens(1_000_000)).unwrap().to_string(),
+            "0.0075"
+        );
+        assert_eq!(Price(i64::MAX).times(Tokens(2)), None);
+    }
+}

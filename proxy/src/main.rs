@@ -1,0 +1,3 @@
+//! The `whippletree` program.
+
+fn main() {}
