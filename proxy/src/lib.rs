@@ -1,1 +1,18 @@
-//! The edge of Whippletree.
+//! The edge of Whippletree: all input and output, and the wiring between the parts.
+//!
+//! Read [`pipeline`] first: a request's path stands there from top to bottom. [`config`] says what
+//! may be configured, [`server`] and [`upstream`] own the sockets, [`store`] keeps the record,
+//! [`admin`] shows it, [`telemetry`] tells it to others.
+
+pub mod admin;
+pub mod api;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod exchange;
+pub mod gateway;
+pub mod pipeline;
+pub mod server;
+pub mod store;
+pub mod telemetry;
+pub mod upstream;

@@ -1,3 +1,8 @@
 //! The `whippletree` program.
 
-fn main() {}
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    whippletree::cli::run()
+}

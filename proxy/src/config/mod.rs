@@ -1,0 +1,369 @@
+//! The configuration as the gateway uses it: checked, resolved, immutable.
+//!
+//! What may be written in the file stands in [`file`]; [`resolve`] turns it into these types, so a
+//! value that exists is valid. One request sees one [`Config`] from start to end; a reload swaps the
+//! whole.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use whippletree_policies::ids::{KeyId, ProviderId, RouteId, TargetId, TenantId};
+use whippletree_policies::units::Tokens;
+
+/// The whole configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// The data plane.
+    pub server: Server,
+    /// The admin plane.
+    pub admin: Admin,
+    /// Where the record is kept.
+    pub store: Store,
+    /// Endpoints of vendors, by name.
+    pub providers: BTreeMap<ProviderId, Arc<Provider>>,
+    /// Named routes.
+    pub routes: BTreeMap<RouteId, Arc<Route>>,
+    /// `provider/model` is a route of its own; this is the form such a route takes.
+    pub direct: Option<RouteDefaults>,
+    /// Where `/v1/*` paths that name no model go; `None` when no provider is configured.
+    pub relay: Option<ProviderId>,
+    /// Paying parties. Empty: loopback clients are served as tenant `default`, with any key or none.
+    pub tenants: BTreeMap<TenantId, Arc<Tenant>>,
+    /// Virtual keys by the SHA-256 of their secret.
+    pub keys: HashMap<[u8; 32], Arc<Key>>,
+    /// Per target, what differs from the catalogue.
+    pub targets: BTreeMap<TargetId, Arc<TargetSettings>>,
+    /// Models that no price is known for.
+    pub unknown_model: UnknownModel,
+    /// Logs and traces.
+    pub telemetry: Telemetry,
+    /// SHA-256 of the file's bytes, in hex; of the empty string without a file.
+    pub hash: String,
+}
+
+/// The data plane's listener and its limits.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Default `127.0.0.1:8080`.
+    pub listen: SocketAddr,
+    /// Worker threads, each with a runtime of its own. Default: the number of cores.
+    pub workers: usize,
+    /// The largest request body in bytes. Default 32 MiB.
+    pub max_body: u64,
+    /// Bytes of request bodies held at once over all requests. Default 1 GiB.
+    pub max_inflight_bytes: u64,
+    /// How long a request's head may take. Default 10 s.
+    pub header_timeout: Duration,
+    /// How long a request's body may pause. Default 30 s.
+    pub body_timeout: Duration,
+    /// How long an idle connection is kept. Default 120 s.
+    pub idle_timeout: Duration,
+    /// The largest request head in bytes. Default 64 KiB.
+    pub max_head: usize,
+    /// The most header fields of a request. Default 100.
+    pub max_headers: usize,
+    /// Connections at once. Default 10,000.
+    pub max_connections: usize,
+    /// How long open streams may go on after a shutdown began. Default 60 s.
+    pub drain_timeout: Duration,
+    /// TLS towards clients.
+    pub tls: Option<Tls>,
+}
+
+/// A certificate and its key, reloaded when the files change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// PEM, the chain, leaf first.
+    pub cert: PathBuf,
+    /// PEM.
+    pub key: PathBuf,
+    /// PEM; clients must show a certificate of this authority.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The admin plane.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    /// Default `127.0.0.1:8081`.
+    pub listen: SocketAddr,
+    /// Bearer tokens. Empty: loopback only.
+    pub tokens: Vec<AdminToken>,
+}
+
+/// A person's or tool's access to the admin plane.
+#[derive(Clone, Debug)]
+pub struct AdminToken {
+    /// Shown in the audit log.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// SHA-256 of the token.
+    pub sha256: [u8; 32],
+}
+
+/// What an admin token may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Reads.
+    Viewer,
+    /// Reads, and changes budgets.
+    Finance,
+    /// Everything.
+    Admin,
+}
+
+/// Where the record is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// Lost at exit.
+    Memory,
+    /// A file; its spool lies beside it.
+    Sqlite(PathBuf),
+}
+
+/// An endpoint of a vendor with its credentials.
+#[derive(Debug)]
+pub struct Provider {
+    /// The name in the configuration.
+    pub id: ProviderId,
+    /// The vendor: a name in the providers' registry.
+    pub kind: &'static str,
+    /// `http` or `https`.
+    pub base_url: http::Uri,
+    /// Credentials in order of use. Empty: requests carry none.
+    pub keys: Vec<SecretString>,
+    /// How long each phase of a call may take.
+    pub timeouts: Timeouts,
+    /// Connections.
+    pub pool: PoolSettings,
+    /// The forms of API that it speaks.
+    pub apis: Vec<crate::exchange::Api>,
+    /// PEM of a private authority that its certificate may come from.
+    pub ca: Option<PathBuf>,
+}
+
+/// How long each phase of an upstream call may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// DNS, TCP and TLS. Default 5 s.
+    pub connect: Duration,
+    /// From the request's last byte to the answer's first. Default 60 s.
+    pub first_byte: Duration,
+    /// Between bytes of the answer. Default 120 s.
+    pub idle: Duration,
+    /// The whole call. Default 30 min.
+    pub total: Duration,
+}
+
+/// Connections to one provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolSettings {
+    /// At once. Default 512.
+    pub max_connections: usize,
+    /// Kept open and ready. Default 0.
+    pub warm: usize,
+    /// HTTP/2 instead of HTTP/1.1. Default false.
+    pub http2: bool,
+    /// How long a call waits for a free connection. Default 5 s.
+    pub wait: Duration,
+    /// How long an idle connection is kept. Default 60 s.
+    pub idle_timeout: Duration,
+    /// How long a connection lives, give or take a tenth. Default 10 min.
+    pub max_lifetime: Duration,
+}
+
+/// A name that clients ask for as `model`.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The name.
+    pub id: RouteId,
+    /// Tried in order; never empty.
+    pub targets: Vec<RouteTarget>,
+    /// How it behaves.
+    pub settings: RouteDefaults,
+}
+
+/// One target of a route.
+#[derive(Clone, Debug)]
+pub struct RouteTarget {
+    /// `provider/model`.
+    pub id: TargetId,
+    /// Who serves it.
+    pub provider: Arc<Provider>,
+    /// The vendor's name of the model.
+    pub model: String,
+    /// The share among neighbours of equal rank; 1 unless stated.
+    pub weight: u32,
+    /// Targets of rank 0 share the load by weight; higher ranks are tried after lower ones.
+    pub rank: u32,
+}
+
+/// How a route behaves.
+#[derive(Clone, Debug)]
+pub struct RouteDefaults {
+    /// What a stream holds back.
+    pub commit: Commit,
+    /// How long a stream's opening is held at most before it is let go. Default 60 s.
+    pub commit_wait: Duration,
+    /// What happens upstream when a client leaves.
+    pub on_disconnect: OnDisconnect,
+    /// Silence towards a streaming client is broken this often. Default 15 s.
+    pub keepalive: Duration,
+    /// Output tokens assumed where the client sets no limit. Default 32,000.
+    pub max_output: Tokens,
+    /// What clients that retry whatever the headers say are given.
+    pub client_retry: ClientRetry,
+    /// Attempts, waits and the deadline.
+    pub retry: Retry,
+    /// When a target is left alone.
+    pub breaker: BreakerSettings,
+}
+
+/// What a stream holds back until it is committed to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Commit {
+    /// Until the first content.
+    FirstToken,
+    /// Until each tool call is whole.
+    ToolCalls,
+    /// Until the answer is whole.
+    Complete,
+}
+
+/// What happens upstream when a client leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// The call is cancelled.
+    Cancel,
+    /// The answer is read on to its usage report.
+    Drain,
+}
+
+/// What clients that retry whatever the headers say are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientRetry {
+    /// The true status.
+    Allow,
+    /// A status that they do not retry.
+    Suppress,
+}
+
+/// Attempts, waits and the deadline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Retry {
+    /// Over all targets. Default 4.
+    pub max_attempts: u32,
+    /// The first back-off's ceiling. Default 500 ms.
+    pub base: Duration,
+    /// Every back-off's ceiling. Default 20 s.
+    pub cap: Duration,
+    /// A longer hint is not waited for. Default 30 s.
+    pub max_wait: Duration,
+    /// Attempts, waits and fallbacks together. Default 10 min.
+    pub deadline: Duration,
+    /// Whether a request that may already have been served is sent again.
+    pub ambiguous: Ambiguous,
+    /// Retries as a share of recent requests. Default 0.1.
+    pub budget_ratio: f64,
+    /// Retries a second that are always allowed. Default 3.
+    pub budget_min_per_second: u32,
+}
+
+/// Whether a request that may already have been served is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ambiguous {
+    /// As often as the other bounds allow.
+    Always,
+    /// Not at all.
+    Never,
+    /// Once.
+    Once,
+}
+
+/// When a target is left alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerSettings {
+    /// Failures among requests that open it. Default 0.5.
+    pub failure_ratio: f64,
+    /// The window looked at. Default 30 s.
+    pub window: Duration,
+    /// Fewer requests in the window open nothing. Default 20.
+    pub min_requests: u32,
+    /// How long it stays open before a probe. Default 15 s.
+    pub open_for: Duration,
+}
+
+/// Per target, what differs from the catalogue.
+#[derive(Clone, Debug, Default)]
+pub struct TargetSettings {
+    /// The model's context window in tokens.
+    pub context_window: Option<Tokens>,
+    /// The most the model can write.
+    pub max_output_tokens: Option<Tokens>,
+    /// Replaces the catalogue's price.
+    pub price: Option<Arc<whippletree_policies::cost::PriceCard>>,
+}
+
+/// Models that no price is known for.
+#[derive(Clone, Debug)]
+pub enum UnknownModel {
+    /// The request is refused.
+    Refuse,
+    /// The operator's rule.
+    Price(Arc<whippletree_policies::cost::PriceCard>),
+}
+
+/// A paying party.
+#[derive(Clone, Debug)]
+pub struct Tenant {
+    /// The name.
+    pub id: TenantId,
+    /// IANA name, for its calendar days and months.
+    pub time_zone: jiff::tz::TimeZone,
+    /// Routes it may use: names, or `provider/*`. Empty: all.
+    pub routes: Vec<String>,
+    /// Rates and concurrency.
+    pub limits: Limits,
+}
+
+/// Rates and concurrency; `None` is unlimited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests in a minute.
+    pub requests_per_minute: Option<std::num::NonZeroU32>,
+    /// Requests at once.
+    pub concurrent: Option<std::num::NonZeroU32>,
+}
+
+/// A virtual key.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// The name, unique within the tenant.
+    pub id: KeyId,
+    /// Whose it is.
+    pub tenant: Arc<Tenant>,
+    /// SHA-256 of the secret.
+    pub sha256: [u8; 32],
+}
+
+/// Logs and traces.
+#[derive(Clone, Debug)]
+pub struct Telemetry {
+    /// `tracing`'s filter notation. Default `info`.
+    pub log: String,
+    /// The form of log lines.
+    pub log_format: LogFormat,
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// One JSON object a line.
+    Json,
+    /// For people at a terminal.
+    Text,
+}
