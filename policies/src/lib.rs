@@ -5,11 +5,12 @@
 //! is `no_std`, so the compiler checks that for us.
 //!
 //! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`outcome`] says what an
-//! attempt came to.
+//! attempt came to; [`cost`] prices it.
 #![no_std]
 
 extern crate alloc;
 
+pub mod cost;
 pub mod ids;
 pub mod outcome;
 pub mod time;

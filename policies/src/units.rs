@@ -121,17 +121,109 @@ impl Price {
     }
 }
 
+/// An exact, non-negative factor such as a batch discount of 0.5.
+///
+/// Reads and prints as a decimal string of at most nine digits after the point: `"0.5"`, `"2"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ratio {
+    billionths: u64,
+}
+
+impl Ratio {
+    /// No change.
+    pub const ONE: Self = Self {
+        billionths: BILLION,
+    };
+
+    /// A factor in billionths: `500_000_000` is one half.
+    pub const fn from_billionths(billionths: u64) -> Self {
+        Self { billionths }
+    }
+
+    /// The factor in billionths.
+    pub const fn billionths(self) -> u64 {
+        self.billionths
+    }
+
+    /// This share of `pico`, a fraction of a picodollar counted as a whole one, or `None` when it
+    /// does not fit. Money is rounded here alone, and never to the gateway's favour.
+    #[must_use]
+    pub fn of_pico(self, pico: i128) -> Option<i128> {
+        let billion = i128::from(BILLION);
+        let product = pico.checked_mul(i128::from(self.billionths))?;
+        let rest = i128::from(product.rem_euclid(billion) != 0);
+        product.div_euclid(billion).checked_add(rest)
+    }
+}
+
+const BILLION: u64 = 1_000_000_000;
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_decimal(f, u128::from(self.billionths), u128::from(BILLION), 9)
+    }
+}
+
+/// The text is not a factor such as `"0.5"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a factor such as \"0.5\", with at most nine digits after the decimal point")]
+pub struct InvalidRatio;
+
+impl FromStr for Ratio {
+    type Err = InvalidRatio;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRatio> {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
+        let all_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+        if !all_digits(whole) || !all_digits(fraction) || fraction.len() > 9 {
+            return Err(InvalidRatio);
+        }
+        let whole: u64 = whole.parse().map_err(|_| InvalidRatio)?;
+        let mut billionths: u64 = fraction.parse().map_err(|_| InvalidRatio)?;
+        for _ in fraction.len()..9 {
+            billionths *= 10;
+        }
+        whole
+            .checked_mul(BILLION)
+            .and_then(|w| w.checked_add(billionths))
+            .map(Self::from_billionths)
+            .ok_or(InvalidRatio)
+    }
+}
+
+impl Serialize for Ratio {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Ratio {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = alloc::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
 fn write_pico(f: &mut fmt::Formatter<'_>, pico: i128) -> fmt::Result {
     let sign = if pico < 0 { "-" } else { "" };
-    let magnitude = pico.unsigned_abs();
-    let unit = PICO_PER_DOLLAR.unsigned_abs();
-    let (whole, mut rest) = (magnitude / u128::from(unit), magnitude % u128::from(unit));
-    write!(f, "{sign}{whole}")?;
+    f.write_str(sign)?;
+    let unit = u128::from(PICO_PER_DOLLAR.unsigned_abs());
+    write_decimal(f, pico.unsigned_abs(), unit, 12)
+}
+
+/// Writes `magnitude / unit`, where `unit` is ten to the power of `width`, without trailing zeros.
+fn write_decimal(
+    f: &mut fmt::Formatter<'_>,
+    magnitude: u128,
+    unit: u128,
+    mut width: usize,
+) -> fmt::Result {
+    let (whole, mut rest) = (magnitude / unit, magnitude % unit);
+    write!(f, "{whole}")?;
     if rest == 0 {
         return Ok(());
     }
-    let mut width = 12;
-    while rest % 10 == 0 {
+    while rest.is_multiple_of(10) {
         rest /= 10;
         width -= 1;
     }
@@ -241,6 +333,20 @@ mod tests {
             "0.0000000000001".parse::<Money>(),
             Err(InvalidMoney::Precision)
         );
+    }
+
+    #[test]
+    fn a_ratio_reads_and_prints_without_loss_and_rounds_up() {
+        for text in ["0", "0.5", "1", "2.5", "0.000000001"] {
+            assert_eq!(text.parse::<Ratio>().unwrap().to_string(), text);
+        }
+        for text in ["", "-1", "1e3", ".5", "0.0000000001", "99999999999"] {
+            assert!(text.parse::<Ratio>().is_err(), "{text}");
+        }
+        let half = Ratio::from_billionths(500_000_000);
+        assert_eq!(half.of_pico(10), Some(5));
+        assert_eq!(half.of_pico(11), Some(6));
+        assert_eq!(Ratio::ONE.of_pico(11), Some(11));
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub struct Usage {
         skip_serializing_if = "Option::is_none"
     )]
     pub audio_output: Option<Tokens>,
+    /// Images made or read, where the vendor charges by the piece.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<u64>,
     /// The counts are the gateway's estimate, because the vendor reported none.
     #[serde(default)]
     pub estimated: bool,
