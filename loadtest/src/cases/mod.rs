@@ -1,0 +1,1 @@
+//! Failure cases played against a gateway.
