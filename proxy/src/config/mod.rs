@@ -4,13 +4,29 @@
 //! value that exists is valid. One request sees one [`Config`] from start to end; a reload swaps the
 //! whole.
 
+pub mod diagnostics;
+pub mod document;
+pub mod environment;
+pub mod fault;
+pub mod file;
+pub mod load;
+pub mod read;
+pub mod resolve;
+pub mod schema;
+pub mod secret;
+pub mod unavailable;
+pub mod values;
+pub mod vendors;
+
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use whippletree_policies::ids::{KeyId, ProviderId, RouteId, TargetId, TenantId};
 use whippletree_policies::units::Tokens;
 
@@ -41,7 +57,8 @@ pub struct Config {
     pub unknown_model: UnknownModel,
     /// Logs and traces.
     pub telemetry: Telemetry,
-    /// SHA-256 of the file's bytes, in hex; of the empty string without a file.
+    /// SHA-256 of the file's bytes, in hex; without a file, of the text that the environment stands
+    /// for.
     pub hash: String,
 }
 
@@ -74,6 +91,25 @@ pub struct Server {
     pub tls: Option<Tls>,
 }
 
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            max_body: 32 << 20,
+            max_inflight_bytes: 1 << 30,
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_mins(2),
+            max_head: 64 << 10,
+            max_headers: 100,
+            max_connections: 10_000,
+            drain_timeout: Duration::from_mins(1),
+            tls: None,
+        }
+    }
+}
+
 /// A certificate and its key, reloaded when the files change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
@@ -94,6 +130,15 @@ pub struct Admin {
     pub tokens: Vec<AdminToken>,
 }
 
+impl Default for Admin {
+    fn default() -> Self {
+        Self {
+            listen: (Ipv4Addr::LOCALHOST, 8081).into(),
+            tokens: Vec::new(),
+        }
+    }
+}
+
 /// A person's or tool's access to the admin plane.
 #[derive(Clone, Debug)]
 pub struct AdminToken {
@@ -106,7 +151,10 @@ pub struct AdminToken {
 }
 
 /// What an admin token may do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// Reads.
     Viewer,
@@ -159,6 +207,17 @@ pub struct Timeouts {
     pub total: Duration,
 }
 
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            first_byte: Duration::from_mins(1),
+            idle: Duration::from_mins(2),
+            total: Duration::from_mins(30),
+        }
+    }
+}
+
 /// Connections to one provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolSettings {
@@ -174,6 +233,19 @@ pub struct PoolSettings {
     pub idle_timeout: Duration,
     /// How long a connection lives, give or take a tenth. Default 10 min.
     pub max_lifetime: Duration,
+}
+
+impl Default for PoolSettings {
+    fn default() -> Self {
+        Self {
+            max_connections: 512,
+            warm: 0,
+            http2: false,
+            wait: Duration::from_secs(5),
+            idle_timeout: Duration::from_mins(1),
+            max_lifetime: Duration::from_mins(10),
+        }
+    }
 }
 
 /// A name that clients ask for as `model`.
@@ -223,8 +295,24 @@ pub struct RouteDefaults {
     pub breaker: BreakerSettings,
 }
 
+impl Default for RouteDefaults {
+    fn default() -> Self {
+        Self {
+            commit: Commit::FirstToken,
+            commit_wait: Duration::from_mins(1),
+            on_disconnect: OnDisconnect::Cancel,
+            keepalive: Duration::from_secs(15),
+            max_output: Tokens(32_000),
+            client_retry: ClientRetry::Suppress,
+            retry: Retry::default(),
+            breaker: BreakerSettings::default(),
+        }
+    }
+}
+
 /// What a stream holds back until it is committed to a target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Commit {
     /// Until the first content.
     FirstToken,
@@ -235,7 +323,8 @@ pub enum Commit {
 }
 
 /// What happens upstream when a client leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum OnDisconnect {
     /// The call is cancelled.
     Cancel,
@@ -244,7 +333,8 @@ pub enum OnDisconnect {
 }
 
 /// What clients that retry whatever the headers say are given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum ClientRetry {
     /// The true status.
     Allow,
@@ -273,8 +363,24 @@ pub struct Retry {
     pub budget_min_per_second: u32,
 }
 
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_attempts: 4,
+            base: Duration::from_millis(500),
+            cap: Duration::from_secs(20),
+            max_wait: Duration::from_secs(30),
+            deadline: Duration::from_mins(10),
+            ambiguous: Ambiguous::Once,
+            budget_ratio: 0.1,
+            budget_min_per_second: 3,
+        }
+    }
+}
+
 /// Whether a request that may already have been served is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Ambiguous {
     /// As often as the other bounds allow.
     Always,
@@ -295,6 +401,17 @@ pub struct BreakerSettings {
     pub min_requests: u32,
     /// How long it stays open before a probe. Default 15 s.
     pub open_for: Duration,
+}
+
+impl Default for BreakerSettings {
+    fn default() -> Self {
+        Self {
+            failure_ratio: 0.5,
+            window: Duration::from_secs(30),
+            min_requests: 20,
+            open_for: Duration::from_secs(15),
+        }
+    }
 }
 
 /// Per target, what differs from the catalogue.
@@ -359,8 +476,18 @@ pub struct Telemetry {
     pub log_format: LogFormat,
 }
 
+impl Default for Telemetry {
+    fn default() -> Self {
+        Self {
+            log: "info".to_owned(),
+            log_format: LogFormat::Json,
+        }
+    }
+}
+
 /// The form of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum LogFormat {
     /// One JSON object a line.
     Json,

@@ -1,0 +1,73 @@
+//! A configuration without a file: what the vendors' usual environment variables say.
+//!
+//! The variables are turned into the text of a file, which is then read like any other. So there is
+//! one way into a [`super::Config`], and the text can be shown to someone who outgrows it.
+
+use std::fmt::Write as _;
+
+use super::vendors::VENDORS;
+
+/// The most keys of one vendor: `OPENAI_API_KEY`, `OPENAI_API_KEY_2`, … `OPENAI_API_KEY_9`.
+const MOST_KEYS: usize = 9;
+
+/// The text of a file that says what the environment says; `None` when no vendor's variable is set.
+pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+    let set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
+    let mut text = String::new();
+    for vendor in VENDORS {
+        let Some(first) = vendor.variables.iter().find(|name| set(name)) else {
+            continue;
+        };
+        let further = (2..=MOST_KEYS)
+            .map(|number| format!("{first}_{number}"))
+            .filter(|name| set(name));
+        let keys: Vec<_> = std::iter::once((*first).to_owned())
+            .chain(further)
+            .map(|name| format!("{{ env = \"{name}\" }}"))
+            .collect();
+        let (kind, keys) = (vendor.kind, keys.join(", "));
+        let _infallible = writeln!(
+            text,
+            "[providers.{kind}]\nkind = \"{kind}\"\nkeys = [{keys}]\n"
+        );
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+/// The variables that are looked at, for messages.
+pub fn variables() -> impl Iterator<Item = &'static str> {
+    VENDORS
+        .into_iter()
+        .flat_map(|vendor| vendor.variables.iter().copied())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_vendor_whose_key_is_set_becomes_a_provider() {
+        let set = [
+            "GEMINI_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENAI_API_KEY_2",
+            "XAI_API_KEY_2",
+        ];
+        let text = text(&|name| set.contains(&name).then(|| "secret".to_owned()));
+        insta::assert_snapshot!(text.unwrap(), @r#"
+        [providers.openai]
+        kind = "openai"
+        keys = [{ env = "OPENAI_API_KEY" }, { env = "OPENAI_API_KEY_2" }]
+
+        [providers.gemini]
+        kind = "gemini"
+        keys = [{ env = "GEMINI_API_KEY" }]
+        "#);
+    }
+
+    #[test]
+    fn without_any_key_there_is_nothing() {
+        assert_eq!(text(&|_| None), None);
+        assert_eq!(text(&|_| Some(" ".to_owned())), None);
+    }
+}
