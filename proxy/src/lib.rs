@@ -16,4 +16,5 @@ pub mod pipeline;
 pub mod server;
 pub mod store;
 pub mod telemetry;
+pub mod tls;
 pub mod upstream;

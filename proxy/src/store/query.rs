@@ -1,0 +1,529 @@
+//! The way out of the store: requests and ledger entries, newest first, page by page.
+//!
+//! Every method blocks while SQLite reads; call them from a thread that may.
+
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
+use serde::Serialize;
+use serde_json::value::RawValue;
+use whippletree_policies::ids::RequestId;
+use whippletree_policies::time::UnixTime;
+use whippletree_policies::units::{Money, Tokens};
+use whippletree_policies::usage::Usage;
+
+use super::StoreError;
+use super::sqlite::{self, Database};
+use crate::exchange::End;
+
+/// Connections kept open between queries.
+const IDLE: usize = 4;
+
+/// Reads the store; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    database: Database,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Reader {
+    pub(super) fn new(database: Database) -> Self {
+        Self {
+            database,
+            idle: Arc::default(),
+        }
+    }
+
+    /// Reads a database file, whether a gateway has it open or not. What lies in its log only is
+    /// not seen: see [`unread_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// The file does not exist, or is no database of this release.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let reader = Self::new(Database::File(path.to_owned()));
+        reader.with(|_| Ok(()))?;
+        Ok(reader)
+    }
+
+    /// Exchanges that pass `filter`, as JSON, newest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite fails.
+    pub fn requests(
+        &self,
+        filter: &RequestFilter,
+        page: &Page<RequestCursor>,
+    ) -> Result<Listed<Box<RawValue>, RequestCursor>, StoreError> {
+        let mut query = Query::new("SELECT time, request_id, doc FROM exchanges");
+        query.equal("tenant", filter.tenant.as_deref());
+        query.equal("task", filter.task.as_deref());
+        query.equal("route", filter.route.as_deref());
+        query.equal("target", filter.target.as_deref());
+        query.equal("outcome", filter.outcome.map(End::as_str));
+        query.between(filter.since, filter.until);
+        if let Some(after) = page.after {
+            query.when(
+                "(time, request_id) < (?, ?)",
+                [after.time.0.into(), after.request_id.0.to_vec().into()],
+            );
+        }
+        query.end("ORDER BY time DESC, request_id DESC", page.limit);
+        self.list(&query, page.limit, |row| {
+            let cursor = RequestCursor {
+                time: UnixTime(row.get(0)?),
+                request_id: RequestId(row.get(1)?),
+            };
+            Ok((cursor, raw_json(row.get(2)?)))
+        })
+    }
+
+    /// One exchange, as JSON.
+    ///
+    /// # Errors
+    ///
+    /// SQLite fails.
+    pub fn request(&self, id: RequestId) -> Result<Option<Box<RawValue>>, StoreError> {
+        self.with(|db| {
+            let doc = db
+                .prepare_cached("SELECT doc FROM exchanges WHERE request_id = ?1")?
+                .query_row([&id.0], |row| row.get(0))
+                .optional()?;
+            Ok(doc.map(raw_json))
+        })
+    }
+
+    /// Ledger entries that pass `filter`, newest first.
+    ///
+    /// # Errors
+    ///
+    /// SQLite fails.
+    pub fn ledger(
+        &self,
+        filter: &LedgerFilter,
+        page: &Page<LedgerCursor>,
+    ) -> Result<Listed<LedgerEntry, LedgerCursor>, StoreError> {
+        let mut query = Query::new(
+            "SELECT request_id, attempt, kind, time, tenant, key, user, task, route, target,
+                    budgets, input, cache_read, cache_write_5m, cache_write_1h, output, reasoning,
+                    audio_input, audio_output, images, cost_pico, price_version, estimated
+             FROM ledger",
+        );
+        query.equal("tenant", filter.tenant.as_deref());
+        query.equal("task", filter.task.as_deref());
+        query.equal("route", filter.route.as_deref());
+        query.equal("target", filter.target.as_deref());
+        query.equal("kind", filter.kind.map(EntryKind::as_str));
+        if let Some(id) = filter.request_id {
+            query.when("request_id = ?", [id.0.to_vec().into()]);
+        }
+        query.between(filter.since, filter.until);
+        if let Some(after) = page.after {
+            query.when(
+                "(time, request_id, attempt, kind) < (?, ?, ?, ?)",
+                [
+                    after.time.0.into(),
+                    after.request_id.0.to_vec().into(),
+                    i64::from(after.attempt).into(),
+                    after.kind.as_str().to_owned().into(),
+                ],
+            );
+        }
+        query.end(
+            "ORDER BY time DESC, request_id DESC, attempt DESC, kind DESC",
+            page.limit,
+        );
+        self.list(&query, page.limit, |row| {
+            let entry = LedgerEntry::read(row)?;
+            let cursor = LedgerCursor {
+                time: entry.time,
+                request_id: entry.request_id,
+                attempt: entry.attempt,
+                kind: entry.kind,
+            };
+            Ok((cursor, entry))
+        })
+    }
+
+    /// Runs `read` on a connection of its own.
+    pub(super) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let path = match &self.database {
+            Database::Memory(db) => return read(&sqlite::lock(db)),
+            Database::File(path) => path,
+        };
+        let idle = self.idle().pop();
+        let db = match idle {
+            Some(db) => db,
+            None => sqlite::open_to_read(path)?,
+        };
+        let result = read(&db);
+        let mut idle = self.idle();
+        if result.is_ok() && idle.len() < IDLE {
+            idle.push(db);
+        }
+        result
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list<T, C>(
+        &self,
+        query: &Query,
+        limit: u32,
+        mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<(C, T)>,
+    ) -> Result<Listed<T, C>, StoreError> {
+        self.with(|db| {
+            let mut statement = db.prepare_cached(&query.sql)?;
+            let mut rows = statement.query(params_from_iter(&query.values))?;
+            let mut listed = Listed {
+                items: Vec::new(),
+                next: None,
+            };
+            let mut last = None;
+            while let Some(row) = rows.next()? {
+                if listed.items.len() >= limit as usize {
+                    listed.next = last;
+                    break;
+                }
+                let (cursor, item) = read(row)?;
+                last = Some(cursor);
+                listed.items.push(item);
+            }
+            Ok(listed)
+        })
+    }
+}
+
+/// Bytes in the log beside a database file. More than nothing while no gateway runs means that one
+/// died and that its last records are entered when it starts again.
+pub fn unread_bytes(database: &Path) -> u64 {
+    super::spool::bytes_in(&super::spool_dir(database))
+}
+
+/// Which exchanges; `None` is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFilter {
+    /// Who pays.
+    pub tenant: Option<String>,
+    /// The agent run.
+    pub task: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// Who answered.
+    pub target: Option<String>,
+    /// How it ended.
+    pub outcome: Option<End>,
+    /// Not before.
+    pub since: Option<UnixTime>,
+    /// Before.
+    pub until: Option<UnixTime>,
+}
+
+/// Which ledger entries; `None` is any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LedgerFilter {
+    /// Who pays.
+    pub tenant: Option<String>,
+    /// The agent run.
+    pub task: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// Who was tried.
+    pub target: Option<String>,
+    /// What moved.
+    pub kind: Option<EntryKind>,
+    /// The request.
+    pub request_id: Option<RequestId>,
+    /// Not before.
+    pub since: Option<UnixTime>,
+    /// Before.
+    pub until: Option<UnixTime>,
+}
+
+/// How much of a list, and from where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page<C> {
+    /// Items at most.
+    pub limit: u32,
+    /// The last item of the page before; `None` for the first page.
+    pub after: Option<C>,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug)]
+pub struct Listed<T, C> {
+    /// The items.
+    pub items: Vec<T>,
+    /// Where the next page begins; `None` when this is the last.
+    pub next: Option<C>,
+}
+
+/// The cursor is not one that this API has given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a cursor that an earlier page named as its next_cursor")]
+pub struct InvalidCursor;
+
+/// A place in the list of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestCursor {
+    time: UnixTime,
+    request_id: RequestId,
+}
+
+impl std::fmt::Display for RequestCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.time.0, self.request_id)
+    }
+}
+
+impl FromStr for RequestCursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let (time, id) = text.split_once('.').ok_or(InvalidCursor)?;
+        Ok(Self {
+            time: UnixTime(time.parse().map_err(|_| InvalidCursor)?),
+            request_id: id.parse().map_err(|_| InvalidCursor)?,
+        })
+    }
+}
+
+/// A place in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerCursor {
+    time: UnixTime,
+    request_id: RequestId,
+    attempt: u32,
+    kind: EntryKind,
+}
+
+impl std::fmt::Display for LedgerCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = self.kind.as_str();
+        write!(
+            f,
+            "{}.{}.{}.{kind}",
+            self.time.0, self.request_id, self.attempt
+        )
+    }
+}
+
+impl FromStr for LedgerCursor {
+    type Err = InvalidCursor;
+
+    fn from_str(text: &str) -> Result<Self, InvalidCursor> {
+        let mut parts = text.splitn(4, '.');
+        let mut part = || parts.next().ok_or(InvalidCursor);
+        Ok(Self {
+            time: UnixTime(part()?.parse().map_err(|_| InvalidCursor)?),
+            request_id: part()?.parse().map_err(|_| InvalidCursor)?,
+            attempt: part()?.parse().map_err(|_| InvalidCursor)?,
+            kind: part()?.parse().map_err(|_| InvalidCursor)?,
+        })
+    }
+}
+
+/// What a ledger entry does to a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// Corrects what was settled.
+    Adjust,
+    /// Charges a reservation that nobody settled.
+    Expire,
+    /// Gives back what was reserved and not used.
+    Release,
+    /// Sets aside the worst case.
+    Reserve,
+    /// Charges what was used.
+    Settle,
+}
+
+impl EntryKind {
+    /// The name in the ledger.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Adjust => "adjust",
+            Self::Expire => "expire",
+            Self::Release => "release",
+            Self::Reserve => "reserve",
+            Self::Settle => "settle",
+        }
+    }
+}
+
+/// The text names no kind of entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected reserve, settle, release, expire or adjust")]
+pub struct InvalidKind;
+
+impl FromStr for EntryKind {
+    type Err = InvalidKind;
+
+    fn from_str(text: &str) -> Result<Self, InvalidKind> {
+        let all = [
+            Self::Adjust,
+            Self::Expire,
+            Self::Release,
+            Self::Reserve,
+            Self::Settle,
+        ];
+        all.into_iter()
+            .find(|kind| kind.as_str() == text)
+            .ok_or(InvalidKind)
+    }
+}
+
+/// One movement of money.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LedgerEntry {
+    /// `request/attempt/kind`: the same for the same movement, however often it is entered.
+    pub id: String,
+    /// The request.
+    pub request_id: RequestId,
+    /// Which attempt of the request, from 1.
+    pub attempt: u32,
+    /// What moved.
+    pub kind: EntryKind,
+    /// When it was entered.
+    pub time: UnixTime,
+    /// Who pays.
+    pub tenant: String,
+    /// The virtual key's name.
+    pub key: Option<String>,
+    /// The end user.
+    pub user: Option<String>,
+    /// The agent run.
+    pub task: Option<String>,
+    /// The route.
+    pub route: Option<String>,
+    /// Who was tried.
+    pub target: String,
+    /// The budgets that it counts in.
+    pub budgets: Vec<String>,
+    /// What was used; `None` when the vendor reported nothing.
+    pub usage: Option<Usage>,
+    /// The amount.
+    pub cost_usd: Money,
+    /// The price list's version; `None` when nothing was priced.
+    pub price_version: Option<String>,
+    /// The usage is the gateway's estimate.
+    pub estimated: bool,
+}
+
+impl LedgerEntry {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+        let request_id = RequestId(row.get(0)?);
+        let attempt: u32 = row.get(1)?;
+        let kind: String = row.get(2)?;
+        // The schema admits no other kinds.
+        let kind = kind.parse().unwrap_or(EntryKind::Settle);
+        let budgets: Option<String> = row.get(10)?;
+        let estimated = row.get(22)?;
+        Ok(Self {
+            id: format!("{request_id}/{attempt}/{}", kind.as_str()),
+            request_id,
+            attempt,
+            kind,
+            time: UnixTime(row.get(3)?),
+            tenant: row.get(4)?,
+            key: row.get(5)?,
+            user: row.get(6)?,
+            task: row.get(7)?,
+            route: row.get(8)?,
+            target: row.get(9)?,
+            budgets: budgets
+                .and_then(|json| serde_json::from_str(&json).ok())
+                .unwrap_or_default(),
+            usage: read_usage(row, 11, estimated)?,
+            cost_usd: Money::from_pico(row.get(20)?),
+            price_version: row.get(21)?,
+            estimated,
+        })
+    }
+}
+
+fn read_usage(row: &Row<'_>, first: usize, estimated: bool) -> rusqlite::Result<Option<Usage>> {
+    let tokens = |i: usize| -> rusqlite::Result<Option<Tokens>> {
+        let count: Option<i64> = row.get(first + i)?;
+        Ok(count.map(|count| Tokens(count.unsigned_abs())))
+    };
+    let Some(input) = tokens(0)? else {
+        return Ok(None);
+    };
+    Ok(Some(Usage {
+        input,
+        cache_read: tokens(1)?,
+        cache_write_5m: tokens(2)?,
+        cache_write_1h: tokens(3)?,
+        output: tokens(4)?.unwrap_or_default(),
+        reasoning: tokens(5)?,
+        audio_input: tokens(6)?,
+        audio_output: tokens(7)?,
+        images: tokens(8)?.map(|images| images.0),
+        estimated,
+    }))
+}
+
+/// The document as it was entered; `null` for one that is no JSON, which the recorder never writes.
+fn raw_json(doc: String) -> Box<RawValue> {
+    RawValue::from_string(doc).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// A query put together from the filters that are there.
+#[derive(Debug)]
+pub(super) struct Query {
+    pub(super) sql: String,
+    pub(super) values: Vec<Value>,
+    joint: &'static str,
+}
+
+impl Query {
+    pub(super) fn new(select: &str) -> Self {
+        Self {
+            sql: select.to_owned(),
+            values: Vec::new(),
+            joint: " WHERE ",
+        }
+    }
+
+    pub(super) fn when<const N: usize>(&mut self, condition: &str, values: [Value; N]) {
+        self.sql.push_str(self.joint);
+        self.sql.push_str(condition);
+        self.values.extend(values);
+        self.joint = " AND ";
+    }
+
+    /// `column` is ours, never a client's.
+    pub(super) fn equal(&mut self, column: &'static str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.when(&format!("{column} = ?"), [value.to_owned().into()]);
+        }
+    }
+
+    pub(super) fn between(&mut self, since: Option<UnixTime>, until: Option<UnixTime>) {
+        if let Some(since) = since {
+            self.when("time >= ?", [since.0.into()]);
+        }
+        if let Some(until) = until {
+            self.when("time < ?", [until.0.into()]);
+        }
+    }
+
+    /// One item more than asked for, which says whether there is another page.
+    fn end(&mut self, order: &str, limit: u32) {
+        self.sql.push(' ');
+        self.sql.push_str(order);
+        self.sql.push_str(" LIMIT ?");
+        self.values.push((i64::from(limit) + 1).into());
+    }
+}
