@@ -55,6 +55,24 @@ name!(
     TargetId
 );
 
+impl TargetId {
+    /// The name of the provider: what stands before the first slash.
+    pub fn provider(&self) -> &str {
+        self.as_str()
+            .split_once('/')
+            .map_or(self.as_str(), |(provider, _)| provider)
+    }
+}
+
+/// A credential of a provider by its place in the configuration, from 0.
+///
+/// A provider without credentials has the single index 0.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(transparent)]
+pub struct KeyIndex(pub u16);
+
 /// The identity of one client request: a UUID of version 7, so ids sort by time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub [u8; 16]);

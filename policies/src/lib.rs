@@ -4,8 +4,9 @@
 //! what happened, it says what to do next. It never waits, reads a clock, locks or sends. The crate
 //! is `no_std`, so the compiler checks that for us.
 //!
-//! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`outcome`] says what an
-//! attempt came to; [`cost`] prices it.
+//! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`cost`] prices a usage.
+//! [`outcome`] says what an attempt came to, [`retry`] what follows from that, [`route`] which
+//! targets there are and how they fare,.
 #![no_std]
 
 extern crate alloc;
@@ -13,6 +14,11 @@ extern crate alloc;
 pub mod cost;
 pub mod ids;
 pub mod outcome;
+pub mod retry;
+pub mod route;
 pub mod time;
 pub mod units;
 pub mod usage;
+
+mod random;
+mod window;

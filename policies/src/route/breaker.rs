@@ -1,0 +1,197 @@
+//! A circuit breaker on the failure ratio.
+//!
+//! Problem: a target that fails most requests wastes the time of all of them, and every further one
+//! keeps it down. Idea (M. Nygard, "Release It!", 2007): count failures over a sliding window; past
+//! a ratio, and only with enough requests for a ratio to mean anything, send nothing for a while;
+//! then let one request through as a probe, and close on its success.
+//!
+//! Late results of requests that were under way when it opened change nothing, or a slow failure
+//! would prolong an outage that a probe has just seen end.
+
+use core::time::Duration;
+
+use super::latch::{Latch, ProbeId, View};
+use crate::time::Instant;
+use crate::window::Window;
+
+/// When a breaker opens, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerPolicy {
+    failure_ratio: f64,
+    window: Duration,
+    min_requests: u32,
+    open_for: Duration,
+}
+
+impl BreakerPolicy {
+    /// Opens for `open_for` once at least `min_requests` ended within `window` and `failure_ratio`
+    /// of them failed.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidBreakerPolicy`] when the ratio is not above 0 and at most 1, or another value is
+    /// zero.
+    pub fn new(
+        failure_ratio: f64,
+        window: Duration,
+        min_requests: u32,
+        open_for: Duration,
+    ) -> Result<Self, InvalidBreakerPolicy> {
+        if !(failure_ratio > 0.0 && failure_ratio <= 1.0) {
+            return Err(InvalidBreakerPolicy::Ratio(failure_ratio));
+        }
+        if window.is_zero() {
+            return Err(InvalidBreakerPolicy::Zero("window"));
+        }
+        if min_requests == 0 {
+            return Err(InvalidBreakerPolicy::Zero("min_requests"));
+        }
+        if open_for.is_zero() {
+            return Err(InvalidBreakerPolicy::Zero("open_for"));
+        }
+        Ok(Self {
+            failure_ratio,
+            window,
+            min_requests,
+            open_for,
+        })
+    }
+}
+
+impl Default for BreakerPolicy {
+    /// Half of at least 20 requests in 30 s; then 15 s.
+    fn default() -> Self {
+        Self {
+            failure_ratio: 0.5,
+            window: Duration::from_secs(30),
+            min_requests: 20,
+            open_for: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Why a breaker cannot work so.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum InvalidBreakerPolicy {
+    /// Not a share, or one that every window reaches.
+    #[error("failure_ratio = {0}: expected a number above 0 and at most 1")]
+    Ratio(f64),
+    /// A setting that must be positive.
+    #[error("{0} = 0: expected more")]
+    Zero(&'static str),
+}
+
+/// Whether a breaker lets requests through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakerState {
+    /// All of them.
+    Closed,
+    /// One at a time, to see.
+    HalfOpen,
+    /// None until the instant.
+    Open {
+        /// When the next probe is due.
+        until: Instant,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Breaker {
+    policy: BreakerPolicy,
+    latch: Latch,
+    recent: Window,
+}
+
+/// What a result did to a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Closed,
+    Opened,
+    Unchanged,
+}
+
+/// What a result says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    /// It worked.
+    Good,
+    /// It works as far as this target's health goes, but is no measure of its success.
+    Alive,
+    /// It failed.
+    Bad,
+    /// Nothing.
+    Nothing,
+}
+
+impl Breaker {
+    pub(super) fn new(policy: BreakerPolicy) -> Self {
+        Self {
+            policy,
+            latch: Latch::default(),
+            recent: Window::new(policy.window),
+        }
+    }
+
+    pub(super) fn state(&self, now: Instant) -> BreakerState {
+        match self.latch.view(now) {
+            View::Closed => BreakerState::Closed,
+            View::Open { until, .. } => BreakerState::Open { until },
+            View::ProbeDue | View::Probing => BreakerState::HalfOpen,
+        }
+    }
+
+    pub(super) fn view(&self, now: Instant) -> View {
+        self.latch.view(now)
+    }
+
+    /// From when a probe may be sent before it is due, if there is nowhere else to go.
+    pub(super) fn early(&self, since: Instant) -> Instant {
+        since.after(self.policy.open_for / 10)
+    }
+
+    pub(super) fn begin(&mut self, now: Instant) -> Option<ProbeId> {
+        self.latch.begin(self.policy.open_for, now)
+    }
+
+    pub(super) fn report(&mut self, sign: Sign, probe: Option<ProbeId>, now: Instant) -> Turn {
+        if self.latch.awaits(probe) {
+            return match sign {
+                Sign::Good | Sign::Alive => {
+                    self.latch.close();
+                    self.recent.clear();
+                    Turn::Closed
+                }
+                Sign::Bad => {
+                    self.latch.open(self.policy.open_for, now);
+                    Turn::Opened
+                }
+                Sign::Nothing => {
+                    self.latch.release(now);
+                    Turn::Unchanged
+                }
+            };
+        }
+        if !self.latch.is_closed() {
+            return Turn::Unchanged;
+        }
+        match sign {
+            Sign::Good => self.recent.add(1, 0, now),
+            Sign::Bad => self.recent.add(1, 1, now),
+            Sign::Alive | Sign::Nothing => return Turn::Unchanged,
+        }
+        let (requests, failures) = self.recent.totals(now);
+        let count = |n: u64| f64::from(u32::try_from(n).unwrap_or(u32::MAX));
+        if requests >= u64::from(self.policy.min_requests)
+            && count(failures) >= self.policy.failure_ratio * count(requests)
+        {
+            self.latch.open(self.policy.open_for, now);
+            return Turn::Opened;
+        }
+        Turn::Unchanged
+    }
+
+    /// Whether forgetting it changes nothing.
+    pub(super) fn is_at_rest(&self, now: Instant) -> bool {
+        self.latch.is_closed() && self.recent.totals(now).0 == 0
+    }
+}
