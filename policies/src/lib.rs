@@ -6,11 +6,12 @@
 //!
 //! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`cost`] prices a usage.
 //! [`outcome`] says what an attempt came to, [`retry`] what follows from that, [`route`] which
-//! targets there are and how they fare,.
+//! targets there are and how they fare, and [`attempt`] decides, step by step, from all of these.
 #![no_std]
 
 extern crate alloc;
 
+pub mod attempt;
 pub mod cost;
 pub mod ids;
 pub mod outcome;
