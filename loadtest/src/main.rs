@@ -4,13 +4,14 @@
     reason = "a command line program talks to its user"
 )]
 
+mod steered;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use serde_json::json;
 use whippletree_loadtest::vendor::{Generator, Identity, Options, Script, Vendor};
 
 #[derive(Parser)]
@@ -29,6 +30,11 @@ enum Command {
     Vendor {
         /// JSON or TOML, in the notation of the failure cases
         script: PathBuf,
+        #[command(flatten)]
+        listening: Listening,
+    },
+    /// Plays what its standard input says, for suites in other languages (example: `steered`)
+    Steered {
         #[command(flatten)]
         listening: Listening,
     },
@@ -81,6 +87,14 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         .build()?;
     runtime.block_on(async {
         match command {
+            Command::Steered { listening } => {
+                let options = Options {
+                    listen: Some(listening.listen),
+                    http2: listening.http2,
+                    ..Options::default()
+                };
+                steered::play(options).await.map(|()| ExitCode::SUCCESS)
+            }
             Command::Vendor { script, listening } => vendor(read_script(&script)?, listening).await,
             Command::Generate {
                 tokens_per_second,
@@ -140,12 +154,7 @@ async fn vendor(script: Script, listening: Listening) -> anyhow::Result<ExitCode
     if let Some(path) = listening.record {
         let mut lines = String::new();
         for request in vendor.requests() {
-            let line = json!({
-                "number": request.number, "connection": request.connection, "method": request.method,
-                "target": request.target, "headers": request.headers,
-                "body": String::from_utf8_lossy(&request.body), "disconnected": request.disconnected.is_some(),
-            });
-            lines.push_str(&line.to_string());
+            lines.push_str(&steered::told(&request).to_string());
             lines.push('\n');
         }
         std::fs::write(&path, lines).with_context(|| format!("writing {}", path.display()))?;

@@ -89,7 +89,7 @@ class Vendor:
 
     def __init__(self, replies):
         self.process = subprocess.Popen(
-            [binary("whippletree-loadtest", "WHIPPLETREE_LOADTEST"), "vendor", "--control"],
+            [binary("whippletree-loadtest", "WHIPPLETREE_LOADTEST"), "steered"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -4,7 +4,8 @@ import openai
 import pytest
 import wire
 
-LIMIT = 3
+# Below the three sends that the SDK makes by itself.
+LIMIT = 2
 
 
 def ask(run, messages, **more):
@@ -34,7 +35,7 @@ def test_a_vendor_that_keeps_failing_is_sent_no_more_than_the_limit(
 
 
 def test_a_vendor_that_resets_is_sent_an_ambiguous_request_once_more_at_most(start, messages):
-    run = start([wire.reset()], max_attempts=LIMIT)
+    run = start([wire.reset()], max_attempts=4)
     with pytest.raises(openai.InternalServerError) as caught:
         ask(run, messages)
     assert caught.value.status_code == 502
@@ -56,7 +57,7 @@ def test_a_vendor_that_is_not_there_is_a_502_and_the_sdk_does_not_ask_again(star
 
 
 def test_a_vendor_that_recovers_is_served_within_one_call_of_the_sdk(start, messages):
-    run = start([wire.failure(500, "boom"), wire.failure(503, "busy"), wire.answer("ok")])
+    run = start([wire.failure(500, "boom"), wire.failure(503, "busy"), wire.answer("ok")], max_attempts=3)
     answer = run.client.chat.completions.with_raw_response.create(model="chat", messages=messages)
     assert answer.parse().choices[0].message.content == "ok"
     assert answer.headers["x-wt-attempts"] == "3"
