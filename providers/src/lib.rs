@@ -4,4 +4,9 @@
 //! and edits request bodies; [`sse`] cuts streamed answers into events.
 
 pub mod envelope;
+pub mod failure;
+pub mod mask;
+pub mod openai;
+pub mod provider;
 pub mod sse;
+pub mod wait;
