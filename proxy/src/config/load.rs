@@ -1,9 +1,12 @@
 //! Where a configuration comes from, and loading it from there.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use sha2::{Digest as _, Sha256};
 
 use super::diagnostics::Report;
 use super::resolve::{self, Resolved, Surroundings};
@@ -50,14 +53,25 @@ pub struct Loaded {
     pub source: Source,
     /// What is probably not meant so.
     pub warnings: Report,
+    /// The file's form with all defaults, secrets masked; see [`super::view`].
+    pub view: serde_json::Value,
+    /// Every file that was read: the configuration itself, secrets, certificates.
+    pub files: Vec<PathBuf>,
+    /// SHA-256 over everything that was read, files and variables alike.
+    pub fingerprint: [u8; 32],
 }
 
 /// Why no configuration could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file says what it must not; each fault is named.
-    #[error("{0}")]
-    Invalid(Box<Report>),
+    #[error("{report}")]
+    Invalid {
+        /// The faults.
+        report: Box<Report>,
+        /// Every file that was read, or would have been were it there.
+        files: Vec<PathBuf>,
+    },
     /// There is no file and no vendor's variable is set.
     #[error(
         "no configuration: there is no {USUAL_FILE} here, and none of these variables is set: {}",
@@ -91,6 +105,24 @@ pub fn load(source: &Source) -> Result<Loaded, LoadError> {
 /// # Errors
 /// [`LoadError`], with all faults at once.
 pub fn load_from(source: &Source, around: &Surroundings<'_>) -> Result<Loaded, LoadError> {
+    let inputs = RefCell::new(Inputs::default());
+    let variable = |name: &str| {
+        let value = (around.variable)(name);
+        inputs.borrow_mut().digest(name, value.as_deref());
+        value
+    };
+    let file = |path: &Path| {
+        let text = (around.file)(path);
+        let mut inputs = inputs.borrow_mut();
+        inputs.digest(&path.to_string_lossy(), text.as_deref().ok());
+        inputs.files.push(path.to_owned());
+        text
+    };
+    let around = &Surroundings {
+        directory: around.directory.clone(),
+        variable: &variable,
+        file: &file,
+    };
     let text = match source {
         Source::Environment => environment::text(around.variable).ok_or(LoadError::Nothing)?,
         Source::File(path) => (around.file)(path).map_err(|source| LoadError::Unreadable {
@@ -100,17 +132,41 @@ pub fn load_from(source: &Source, around: &Surroundings<'_>) -> Result<Loaded, L
     };
     let Resolved {
         config,
+        view,
         document,
         faults,
     } = resolve::resolve(&source.to_string(), &text, around);
     let report = Report::new(document, faults);
+    let inputs = inputs.take();
     match config {
         Some(config) => Ok(Loaded {
             config: Arc::new(config),
             source: source.clone(),
             warnings: report,
+            view,
+            fingerprint: inputs.digest.finalize().into(),
+            files: inputs.files,
         }),
-        None => Err(LoadError::Invalid(Box::new(report))),
+        None => Err(LoadError::Invalid {
+            report: Box::new(report),
+            files: inputs.files,
+        }),
+    }
+}
+
+/// What a configuration was made from.
+#[derive(Default)]
+struct Inputs {
+    files: Vec<PathBuf>,
+    digest: Sha256,
+}
+
+impl Inputs {
+    fn digest(&mut self, name: &str, text: Option<&str>) {
+        for part in [name, text.unwrap_or_default()] {
+            self.digest.update(part.len().to_be_bytes());
+            self.digest.update(part);
+        }
     }
 }
 

@@ -11,12 +11,14 @@ pub mod fault;
 pub mod file;
 pub mod load;
 pub mod read;
+pub mod reload;
 pub mod resolve;
 pub mod schema;
 pub mod secret;
 pub mod unavailable;
 pub mod values;
 pub mod vendors;
+pub mod view;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Where a secret comes from: `{ env = "NAME" }` or `{ file = "path" }`.
-#[derive(Clone, Deserialize, Serialize, JsonSchema)]
+///
+/// It prints and serialises without the secret.
+#[derive(Clone, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SecretSource {
     /// Elsewhere.
@@ -33,6 +35,15 @@ pub struct SecretReference {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub file: Option<String>,
+}
+
+impl Serialize for SecretSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Reference(reference) => reference.serialize(serializer),
+            Self::Literal(_) => serializer.serialize_str("…"),
+        }
+    }
 }
 
 impl fmt::Debug for SecretSource {

@@ -24,6 +24,7 @@ use super::fault::{Fault, Path, Severity};
 use super::file::{File, ServerTable};
 use super::read;
 use super::secret::SecretSource;
+use super::view;
 use super::{Admin, AdminToken, Config, LogFormat, Server, Store, Telemetry, Tls};
 use crate::keys;
 
@@ -61,6 +62,8 @@ impl std::fmt::Debug for Surroundings<'_> {
 pub struct Resolved {
     /// `None` when there was an error.
     pub config: Option<Config>,
+    /// The file's form with all defaults, secrets masked; see [`super::view`].
+    pub view: serde_json::Value,
     /// The text and its places.
     pub document: Document,
     /// Errors and warnings, in the order of the file.
@@ -80,6 +83,7 @@ pub fn resolve(name: &str, text: &str, surroundings: &Surroundings<'_>) -> Resol
         faults,
         literals: file.as_ref().is_some_and(|file| file.allow_literal_secrets),
     };
+    let view = file.as_ref().map(view::of).unwrap_or_default();
     let config = file.map(|file| resolver.config(&file));
     let Resolver {
         document,
@@ -90,6 +94,7 @@ pub fn resolve(name: &str, text: &str, surroundings: &Surroundings<'_>) -> Resol
     let refused = faults.iter().any(|fault| fault.severity == Severity::Error);
     Resolved {
         config: config.filter(|_| !refused),
+        view,
         document,
         faults,
     }
