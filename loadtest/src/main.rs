@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use whippletree_loadtest::bench::relay;
+use whippletree_loadtest::cases::{self, Outcome};
 use whippletree_loadtest::vendor::{Generator, Identity, Options, Script, Vendor};
 
 #[derive(Parser)]
@@ -52,6 +54,41 @@ enum Command {
         #[command(flatten)]
         listening: Listening,
     },
+    /// Plays failure cases, each against a fresh gateway (example: `cases cases.jsonl --only K2`)
+    Cases(CaseArguments),
+    /// The least that a proxy can be, as a yardstick (example: `relay --listen 127.0.0.1:9001 --upstream 127.0.0.1:9000`)
+    Relay {
+        /// Where it listens
+        #[arg(long)]
+        listen: SocketAddr,
+        /// Where every request goes
+        #[arg(long)]
+        upstream: SocketAddr,
+        /// Answers 200 to everything here
+        #[arg(long)]
+        health: Option<SocketAddr>,
+    },
+}
+
+#[derive(clap::Args)]
+struct CaseArguments {
+    /// The file of cases
+    file: PathBuf,
+    /// The gateway's executable; `whippletree` beside this one when absent
+    #[arg(long)]
+    gateway: Option<PathBuf>,
+    /// Only these ids or kinds, with commas between
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+    /// How many light cases are played at once
+    #[arg(long, default_value_t = 4)]
+    parallel: usize,
+    /// Plays the cases of features that are still to come, too
+    #[arg(long)]
+    all: bool,
+    /// Prints JSON lines
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
@@ -110,7 +147,67 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 };
                 vendor(Script::generate(rules), listening).await
             }
+            Command::Cases(arguments) => play_cases(arguments).await,
+            Command::Relay {
+                listen,
+                upstream,
+                health,
+            } => {
+                relay::serve(listen, upstream, health).await?;
+                Ok(ExitCode::SUCCESS)
+            }
         }
+    })
+}
+
+/// The gateway that was named, or the one that was built together with this program.
+fn gateway_or_default(named: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let own = std::env::current_exe().context("finding this program's path")?;
+    Ok(own.with_file_name("whippletree"))
+}
+
+async fn play_cases(arguments: CaseArguments) -> anyhow::Result<ExitCode> {
+    let options = cases::Options {
+        cases: arguments.file,
+        gateway: gateway_or_default(arguments.gateway)?,
+        only: arguments.only,
+        parallel: arguments.parallel,
+        all: arguments.all,
+    };
+    let json = arguments.json;
+    let played = cases::play(&options, |played| {
+        if json {
+            println!("{}", serde_json::to_string(played).unwrap_or_default());
+            return;
+        }
+        let (word, reasons) = match &played.outcome {
+            Outcome::Passed => ("passed", Vec::new()),
+            Outcome::NotYet { reason } => ("not yet", vec![reason.clone()]),
+            Outcome::Failed { reasons } => ("FAILED", reasons.clone()),
+        };
+        println!(
+            "{} {} {word} ({} ms)",
+            played.id, played.kind, played.took_ms
+        );
+        for reason in reasons {
+            println!("     {reason}");
+        }
+    })
+    .await?;
+    let count =
+        |is: fn(&Outcome) -> bool| played.iter().filter(|played| is(&played.outcome)).count();
+    let passed = count(|outcome| matches!(outcome, Outcome::Passed));
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed { .. }));
+    let not_yet = count(|outcome| matches!(outcome, Outcome::NotYet { .. }));
+    println!("cases: {passed} passed, {failed} failed, {not_yet} not yet");
+    println!("{passed} passed, {failed} failed, {not_yet} skipped");
+    Ok(if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
     })
 }
 

@@ -1,1 +1,4 @@
-//! The gateway beside others.
+//! The gateway beside nginx, a bare relay and no proxy at all.
+
+pub mod cpu;
+pub mod relay;

@@ -3,6 +3,7 @@
 //! It also does what library clients refuse to: leave in the middle, announce a length and send
 //! another, write a header byte every two seconds. One call uses one connection.
 
+mod session;
 mod sse;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::clock;
 use crate::wire::{Head, Wire, WireError, find};
+pub use session::{Session, Whole, request_head};
 pub use sse::{Event, EventReader, events_of};
 
 /// A request and how to send it.

@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use super::generate::Generating;
-use super::plan::Plan;
+use super::plan::{Plan, Step};
 use super::record::{Record, Recording};
 use super::script::{Reply, Script, ScriptError};
 use super::stub;
@@ -65,6 +65,24 @@ impl Stage {
         let play = Arc::new(Play::new(script)?);
         *self.play.write().unwrap_or_else(PoisonError::into_inner) = play;
         Ok(())
+    }
+
+    /// What the first reply's body says, where it is the same for every request.
+    pub(super) fn first_body(&self) -> Bytes {
+        let play = self.play.read().unwrap_or_else(PoisonError::into_inner);
+        let Play::Replies { replies, .. } = &**play else {
+            return Bytes::new();
+        };
+        let Some(Ready::Fixed(plan)) = replies.first() else {
+            return Bytes::new();
+        };
+        let mut body = BytesMut::new();
+        for step in &plan.steps {
+            if let Step::Send(bytes) = step {
+                body.extend_from_slice(bytes);
+            }
+        }
+        body.freeze()
     }
 
     /// The next reply; `None` when the script has none at all.

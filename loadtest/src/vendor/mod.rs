@@ -42,6 +42,8 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::client::{Piece, events_of};
+use crate::clock;
 use answer::Stage;
 pub use generate::Generator;
 pub use plan::expand;
@@ -164,6 +166,19 @@ impl Vendor {
     /// [`VendorError::Script`] when the script cannot be played; the old one stays.
     pub fn set_script(&self, script: Script) -> Result<(), VendorError> {
         Ok(self.stage.set(script)?)
+    }
+
+    /// The data of every event that the script's first reply writes.
+    pub fn scripted_events(&self) -> Vec<String> {
+        let bytes = self.stage.first_body();
+        let pieces = [Piece {
+            at: clock::now(),
+            bytes,
+        }];
+        events_of(&pieces)
+            .into_iter()
+            .map(|event| event.data)
+            .collect()
     }
 
     /// Waits until `done` holds of the requests, at most `limit`; whether it does.

@@ -1,0 +1,225 @@
+//! The assertions that need no code of their own.
+//!
+//! Each returns nothing when it holds and a sentence when it does not. One that is not known here
+//! says `not checked`, which fails the case: only positive evidence counts.
+
+mod client;
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::world::World;
+use crate::client::Answer;
+use crate::vendor::{Request, Vendor};
+
+/// Checks one `assert_…` entry against what happened.
+pub(super) async fn assertion(
+    name: &str,
+    wanted: &Value,
+    world: &World,
+    answers: &[Answer],
+) -> Vec<String> {
+    match name {
+        "assert_client" => client::check(wanted, world, answers),
+        "assert_upstream" => upstream(wanted, world).await,
+        "assert_attempts" => {
+            let attempts = json!(world.attempts());
+            equal("attempts", &attempts, wanted)
+        }
+        "assert_attempts_max" => {
+            let attempts = world.attempts();
+            let within = wanted.as_u64().is_some_and(|most| attempts <= most);
+            if within {
+                Vec::new()
+            } else {
+                vec![format!("{attempts} attempts, at most {wanted} wanted")]
+            }
+        }
+        "assert_gap_ms" => gap(wanted, world),
+        "assert_ledger" => ledger(wanted, world).await,
+        "assert_no_secret" => no_secret(wanted, world, answers).await,
+        _ => vec![format!("not checked: {name}")],
+    }
+}
+
+async fn upstream(wanted: &Value, world: &World) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (name, wanted) in wanted.as_object().into_iter().flatten() {
+        if name == "TRAP_requests" {
+            let count = world.vendors.get("TRAP").map(Vendor::connections);
+            faults.extend(equal(name, &json!(count), wanted));
+        } else if name == "socket_closed_before_ms" {
+            faults.extend(closed_before(wanted, world).await);
+        } else if let Some(path) = name.strip_prefix("body.") {
+            let last = world
+                .vendors
+                .values()
+                .find_map(|vendor| vendor.requests().pop());
+            let body = last.map(|request| request.json()).unwrap_or_default();
+            let got = body
+                .pointer(&format!("/{}", path.replace('.', "/")))
+                .cloned()
+                .unwrap_or_default();
+            faults.extend(equal(name, &got, wanted));
+        } else {
+            faults.push(format!("not checked: assert_upstream.{name}"));
+        }
+    }
+    faults
+}
+
+async fn closed_before(wanted: &Value, world: &World) -> Option<String> {
+    let limit = Duration::from_millis(wanted.as_u64().unwrap_or(0));
+    let vendor = world
+        .vendors
+        .values()
+        .find(|vendor| vendor.request_count() > 0)?;
+    vendor
+        .wait_until(limit * 3, |requests| {
+            requests
+                .iter()
+                .all(|request| request.disconnected.is_some())
+        })
+        .await;
+    let slow = |request: &Request| match request.disconnected {
+        Some(at) => {
+            let took = at.saturating_duration_since(request.received);
+            (took > limit).then(|| format!("upstream closed after {took:?}, {limit:?} wanted"))
+        }
+        None => Some(format!("upstream still open after {:?}", limit * 3)),
+    };
+    vendor.requests().iter().find_map(slow)
+}
+
+fn gap(wanted: &Value, world: &World) -> Vec<String> {
+    let number = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let mut arrivals: Vec<_> = world.vendors.values().flat_map(Vendor::requests).collect();
+    arrivals.sort_by_key(|request| request.received);
+    let at = |number: u64| {
+        usize::try_from(number)
+            .ok()
+            .and_then(|n| arrivals.get(n.checked_sub(1)?))
+    };
+    let (Some(from), Some(to)) = (at(number("/between/0")), at(number("/between/1"))) else {
+        return vec![format!(
+            "{} attempts, gap between {} wanted",
+            arrivals.len(),
+            wanted["between"]
+        )];
+    };
+    let gap = to
+        .received
+        .saturating_duration_since(from.received)
+        .as_millis();
+    if (u128::from(number("/min"))..=u128::from(number("/max"))).contains(&gap) {
+        return Vec::new();
+    }
+    vec![format!(
+        "gap of {gap} ms, {}..{} wanted",
+        number("/min"),
+        number("/max")
+    )]
+}
+
+async fn ledger(wanted: &Value, world: &World) -> Vec<String> {
+    let settled = |row: &Value| row.get("kind").is_some_and(|kind| kind == "settle");
+    let rows = match world.gateway.ledger(|rows| rows.iter().any(settled)).await {
+        Ok(rows) => rows,
+        Err(error) => return vec![format!("{error:#}")],
+    };
+    let Some(usage) = rows
+        .iter()
+        .find(|row| settled(row))
+        .and_then(|row| row.get("usage"))
+    else {
+        return vec!["no settled usage in the ledger".to_owned()];
+    };
+    let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
+    let cache = count("cache_read_tokens")
+        + count("cache_write_5m_tokens")
+        + count("cache_write_1h_tokens");
+    let mut faults = Vec::new();
+    for (name, wanted) in wanted.as_object().into_iter().flatten() {
+        let got = match name.as_str() {
+            "prompt_tokens" => count("input_tokens"),
+            "completion_tokens" | "output" => count("output_tokens"),
+            "total_tokens" => count("input_tokens") + count("output_tokens"),
+            "input_uncached" => count("input_tokens").saturating_sub(cache),
+            "cache_read" => count("cache_read_tokens"),
+            other => {
+                faults.push(format!("not checked: assert_ledger.{other}"));
+                continue;
+            }
+        };
+        faults.extend(equal(&format!("ledger {name}"), &json!(got), wanted));
+    }
+    faults
+}
+
+/// Looks for a planted secret in everything that the gateway lets out.
+async fn no_secret(wanted: &Value, world: &World, answers: &[Answer]) -> Vec<String> {
+    use base64::Engine as _;
+    let secret = wanted.as_str().unwrap_or_default();
+    let encoded = secret
+        .bytes()
+        .map(|byte| format!("%{byte:02X}"))
+        .collect::<Vec<_>>()
+        .concat();
+    let mut forms = vec![secret.to_owned(), encoded];
+    // A secret inside a longer text has three alignments in base64; the middle of each is fixed.
+    for shift in 0..3 {
+        let text = format!("{}{secret}", "x".repeat(shift));
+        let code = base64::engine::general_purpose::STANDARD_NO_PAD.encode(text);
+        forms.extend(code.get(4..code.len().saturating_sub(4)).map(str::to_owned));
+    }
+    let mut places = vec![("standard output or log".to_owned(), world.gateway.log())];
+    for answer in answers {
+        let head = answer
+            .head
+            .as_ref()
+            .map(|head| String::from_utf8_lossy(&head.raw).into_owned());
+        places.push((
+            "an answer".to_owned(),
+            head.unwrap_or_default() + &answer.text(),
+        ));
+    }
+    let pages = [
+        "/admin/v1/requests",
+        "/admin/v1/ledger",
+        "/admin/v1/config",
+        "/admin/v1/targets",
+        "/metrics",
+    ];
+    for page in pages {
+        places.push((page.to_owned(), world.gateway.ask(page).await.text()));
+    }
+    let mut faults = Vec::new();
+    for (place, text) in places {
+        if forms
+            .iter()
+            .any(|form| !form.is_empty() && text.contains(form))
+        {
+            faults.push(format!("the planted secret stands in {place}"));
+        }
+    }
+    faults
+}
+
+fn equal(name: &str, got: &Value, wanted: &Value) -> Vec<String> {
+    let same = match (got, wanted) {
+        (Value::Object(got), Value::Object(wanted)) => holds(got, wanted),
+        _ => got == wanted,
+    };
+    if same {
+        Vec::new()
+    } else {
+        vec![format!("{name} is {got}, {wanted} wanted")]
+    }
+}
+
+fn holds(got: &Map<String, Value>, wanted: &Map<String, Value>) -> bool {
+    wanted
+        .iter()
+        .all(|(name, value)| got.get(name) == Some(value))
+}
