@@ -55,6 +55,8 @@ pub struct Frame {
     raw: Bytes,
     name: Option<Bytes>,
     data: Option<Bytes>,
+    /// Where the data stands in the raw bytes, when it is one line.
+    data_at: Option<Range<usize>>,
     id: Option<Bytes>,
     ended: bool,
 }
@@ -84,6 +86,34 @@ impl Frame {
     /// What `id:` says.
     pub const fn id(&self) -> Option<&Bytes> {
         self.id.as_ref()
+    }
+
+    /// The bytes of a frame that says the same with other data. Data of one line is replaced where it
+    /// stands; everything else is as it was.
+    pub fn with_data(&self, data: &[u8]) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.raw.len() + data.len() + 16);
+        if let Some(at) = self.data_at.clone()
+            && memchr2(b'\n', b'\r', data).is_none()
+        {
+            out.put_slice(self.raw.get(..at.start).unwrap_or_default());
+            out.put_slice(data);
+            out.put_slice(self.raw.get(at.end..).unwrap_or_default());
+            return out.freeze();
+        }
+        for (field, value) in [("event: ", &self.name), ("id: ", &self.id)] {
+            if let Some(value) = value {
+                out.put_slice(field.as_bytes());
+                out.put_slice(value);
+                out.put_u8(b'\n');
+            }
+        }
+        for line in data.split(|byte| *byte == b'\n') {
+            out.put_slice(b"data: ");
+            out.put_slice(line);
+            out.put_u8(b'\n');
+        }
+        out.put_u8(b'\n');
+        out.freeze()
     }
 
     /// Whether a blank line ended it, rather than the stream.
@@ -286,6 +316,7 @@ impl Framer {
         self.line = 0;
         self.searched = 0;
         let slice = |range: Range<usize>| raw.slice(range);
+        let data_at = fields.data.clone().filter(|_| fields.more_data.is_empty());
         let data = fields.data.map(|first| {
             let first = slice(first);
             if fields.more_data.is_empty() {
@@ -302,6 +333,7 @@ impl Framer {
             name: fields.name.map(slice),
             id: fields.id.map(slice),
             data,
+            data_at,
             ended,
             raw,
         })
