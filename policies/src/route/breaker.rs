@@ -5,6 +5,10 @@
 //! a ratio, and only with enough requests for a ratio to mean anything, send nothing for a while;
 //! then let one request through as a probe, and close on its success.
 //!
+//! While it is open, requests wait, and when it closes they all come at once: enough to bring down
+//! what has just recovered. So for a while after closing it lets through at most twice the rate that
+//! was usual before it opened.
+//!
 //! Late results of requests that were under way when it opened change nothing, or a slow failure
 //! would prolong an outage that a probe has just seen end.
 
@@ -100,7 +104,20 @@ pub(super) struct Breaker {
     policy: BreakerPolicy,
     latch: Latch,
     recent: Window,
+    /// Sends in a tenth of a second before it opened.
+    usual: u64,
+    easing: Option<Easing>,
 }
+
+/// The time after closing, in which requests are let through at a bounded rate.
+#[derive(Clone, Copy, Debug)]
+struct Easing {
+    until: Instant,
+    tenth: u64,
+    let_through: u64,
+}
+
+const TENTH_NS: u64 = 100_000_000;
 
 /// What a result did to a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +146,8 @@ impl Breaker {
             policy,
             latch: Latch::default(),
             recent: Window::new(policy.window),
+            usual: 0,
+            easing: None,
         }
     }
 
@@ -141,7 +160,16 @@ impl Breaker {
     }
 
     pub(super) fn view(&self, now: Instant) -> View {
-        self.latch.view(now)
+        match (self.latch.view(now), self.easing) {
+            (View::Closed, Some(easing)) if self.is_full(&easing, now) => View::Probing,
+            (view, _) => view,
+        }
+    }
+
+    fn is_full(&self, easing: &Easing, now: Instant) -> bool {
+        now < easing.until
+            && now.0 / TENTH_NS == easing.tenth
+            && easing.let_through >= self.usual.max(1).saturating_mul(2)
     }
 
     /// From when a probe may be sent before it is due, if there is nowhere else to go.
@@ -150,6 +178,14 @@ impl Breaker {
     }
 
     pub(super) fn begin(&mut self, now: Instant) -> Option<ProbeId> {
+        self.easing = self.easing.filter(|easing| now < easing.until);
+        if let Some(easing) = &mut self.easing {
+            let tenth = now.0 / TENTH_NS;
+            if tenth != easing.tenth {
+                (easing.tenth, easing.let_through) = (tenth, 0);
+            }
+            easing.let_through += 1;
+        }
         self.latch.begin(self.policy.open_for, now)
     }
 
@@ -159,6 +195,11 @@ impl Breaker {
                 Sign::Good | Sign::Alive => {
                     self.latch.close();
                     self.recent.clear();
+                    self.easing = Some(Easing {
+                        until: now.after(self.policy.open_for.saturating_mul(2)),
+                        tenth: 0,
+                        let_through: 0,
+                    });
                     Turn::Closed
                 }
                 Sign::Bad => {
@@ -184,6 +225,11 @@ impl Breaker {
         if requests >= u64::from(self.policy.min_requests)
             && count(failures) >= self.policy.failure_ratio * count(requests)
         {
+            if self.easing.is_none_or(|easing| now >= easing.until) {
+                let window = u64::try_from(self.policy.window.as_nanos()).unwrap_or(u64::MAX);
+                self.usual = requests.div_ceil((window / TENTH_NS).max(1));
+            }
+            self.easing = None;
             self.latch.open(self.policy.open_for, now);
             return Turn::Opened;
         }

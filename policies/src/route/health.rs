@@ -74,7 +74,8 @@ pub enum Admission {
     },
     /// As the one probe.
     Probe,
-    /// Not while another request's probe is under way.
+    /// Not while another request's probe is under way, or just after one while others are let
+    /// through bit by bit.
     Probing {
         /// Why it has to be probed.
         class: Class,

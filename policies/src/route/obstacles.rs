@@ -57,9 +57,10 @@ impl Obstacles {
     pub(super) fn admission(self) -> Admission {
         let cool_until = self.cooling.map_or(Instant::default(), |(until, _)| until);
         match (self.open, self.probing, self.cooling) {
-            (Some((until, early, class)), _, _) => Admission::Open {
+            // While one part is being probed, no other part is probed early.
+            (Some((until, early, class)), probing, _) => Admission::Open {
                 until: until.max(cool_until),
-                early: early.max(cool_until),
+                early: if probing.is_some() { until } else { early }.max(cool_until),
                 class,
             },
             (None, Some(class), _) => Admission::Probing { class },
