@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::vendors::VENDORS;
+use super::vendors;
 
 /// The most keys of one vendor: `OPENAI_API_KEY`, `OPENAI_API_KEY_2`, … `OPENAI_API_KEY_9`.
 const MOST_KEYS: usize = 9;
@@ -14,21 +14,23 @@ const MOST_KEYS: usize = 9;
 pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
     let mut text = String::new();
-    for vendor in VENDORS {
-        let Some(first) = vendor.variables.iter().find(|name| set(name)) else {
+    for vendor in vendors::by_preference() {
+        let Some(first) = vendor.key_env.filter(|name| set(name)) else {
             continue;
         };
         let further = (2..=MOST_KEYS)
             .map(|number| format!("{first}_{number}"))
             .filter(|name| set(name));
-        let keys: Vec<_> = std::iter::once((*first).to_owned())
+        let keys: Vec<_> = std::iter::once(first.to_owned())
             .chain(further)
             .map(|name| format!("{{ env = \"{name}\" }}"))
             .collect();
+        // Where a vendor has a dialect of its own too, people still think of the vendor.
+        let name = vendor.kind.trim_end_matches("-openai");
         let (kind, keys) = (vendor.kind, keys.join(", "));
         let _infallible = writeln!(
             text,
-            "[providers.{kind}]\nkind = \"{kind}\"\nkeys = [{keys}]\n"
+            "[providers.{name}]\nkind = \"{kind}\"\nkeys = [{keys}]\n"
         );
     }
     (!text.is_empty()).then_some(text)
@@ -36,9 +38,7 @@ pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 
 /// The variables that are looked at, for messages.
 pub fn variables() -> impl Iterator<Item = &'static str> {
-    VENDORS
-        .into_iter()
-        .flat_map(|vendor| vendor.variables.iter().copied())
+    vendors::by_preference().filter_map(|vendor| vendor.key_env)
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
         keys = [{ env = "OPENAI_API_KEY" }, { env = "OPENAI_API_KEY_2" }]
 
         [providers.gemini]
-        kind = "gemini"
+        kind = "gemini-openai"
         keys = [{ env = "GEMINI_API_KEY" }]
         "#);
     }

@@ -59,7 +59,7 @@ pub struct File {
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerTable {
-    /// The address that agents connect to. Takes effect at restart.
+    /// The address that agents connect to. A reload opens the new one before it closes the old.
     pub listen: Written<SocketAddr>,
     /// Worker threads, each with a runtime of its own. Without it: the number of cores. Takes effect
     /// at restart.
@@ -664,7 +664,7 @@ pub struct KeyTable {
 #[serde(default, deny_unknown_fields)]
 pub struct TelemetryTable {
     /// How much is logged: `error`, `warn`, `info`, `debug`, `trace`, or a filter by module such as
-    /// `info,whippletree::upstream=debug`.
+    /// `info,whippletree::upstream=debug`. Takes effect at restart.
     #[schemars(length(min = 1))]
     pub log: String,
     /// The form of log lines. Without it: text at a terminal, JSON elsewhere. Takes effect at

@@ -98,15 +98,23 @@ pub enum Reloaded {
 pub enum ReloadError {
     /// The gateway could not take it over.
     #[error("the new configuration cannot be taken over")]
-    Apply(#[source] anyhow::Error),
+    TakeOver(#[source] anyhow::Error),
     /// It is not a valid one.
     #[error(transparent)]
     Load(#[from] LoadError),
 }
 
-/// Takes a new configuration over. An error leaves the old one in force, so whatever may fail has
-/// to come first. Called by one reload at a time.
-pub type Apply = dyn Fn(&Config, &Arc<Config>) -> anyhow::Result<()> + Send + Sync;
+/// Who works by the configuration in force. Called by one reload at a time.
+pub trait Follower: Send + Sync + 'static {
+    /// Takes a new configuration over.
+    ///
+    /// # Errors
+    /// The old one must be in force still, so whatever may fail has to come first.
+    fn take_over(&self, old: &Config, new: &Arc<Config>) -> anyhow::Result<()>;
+
+    /// A reload has ended; `None` says that the file is in force.
+    fn reloaded(&self, refused: Option<&Refused>);
+}
 
 /// The configuration in force, and the way to another.
 pub struct Live {
@@ -117,7 +125,7 @@ pub struct Live {
     /// The files that the last reload read, or would have.
     files: Mutex<Vec<PathBuf>>,
     turn: Mutex<()>,
-    apply: Box<Apply>,
+    follower: Box<dyn Follower>,
 }
 
 impl fmt::Debug for Live {
@@ -129,12 +137,8 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// Starts with a configuration that is in force already. `apply` is called with the old and the
-    /// new one at each reload.
-    pub fn new(
-        loaded: Loaded,
-        apply: impl Fn(&Config, &Arc<Config>) -> anyhow::Result<()> + Send + Sync + 'static,
-    ) -> Self {
+    /// Starts with a configuration that `follower` works by already.
+    pub fn new(loaded: Loaded, follower: impl Follower) -> Self {
         Self {
             first: Arc::clone(&loaded.config),
             files: Mutex::new(loaded.files.clone()),
@@ -145,7 +149,7 @@ impl Live {
             }),
             refused: Mutex::new(None),
             turn: Mutex::new(()),
-            apply: Box::new(apply),
+            follower: Box::new(follower),
         }
     }
 
@@ -203,6 +207,7 @@ impl Live {
                 tracing::error!(?cause, error, "configuration refused, the old one stays");
             }
         }
+        self.follower.reloaded(refused.as_ref());
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
         result
     }
@@ -226,7 +231,9 @@ impl Live {
             let (path, message) = (warning.path, warning.message);
             tracing::warn!(%path, message, "configuration warning");
         }
-        (self.apply)(&old.loaded.config, &loaded.config).map_err(ReloadError::Apply)?;
+        self.follower
+            .take_over(&old.loaded.config, &loaded.config)
+            .map_err(ReloadError::TakeOver)?;
         let generation = old.generation + 1;
         let at_restart = at_restart(&self.first, &loaded.config);
         self.applied.store(Arc::new(Applied {
@@ -308,6 +315,7 @@ fn at_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         ("server.workers", old.server.workers != new.server.workers),
         ("admin.listen", old.admin.listen != new.admin.listen),
         ("store.path", old.store != new.store),
+        ("telemetry.log", old.telemetry.log != new.telemetry.log),
         (
             "telemetry.log_format",
             old.telemetry.log_format != new.telemetry.log_format,

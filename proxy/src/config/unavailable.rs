@@ -6,7 +6,7 @@
 use toml::de::DeValue;
 
 use super::fault::Path;
-use super::vendors::UNAVAILABLE_KINDS;
+use super::vendors;
 
 /// What of a key is refused.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,5 @@ pub fn is_word(path: &Path) -> bool {
 
 /// Why a word that the documented form has is not among those that the key takes.
 pub fn why_not(path: &Path, word: &str) -> Option<&'static str> {
-    let kind = path.matches("providers.*.kind") && UNAVAILABLE_KINDS.contains(&word);
-    kind.then_some("this vendor is not available yet")
+    vendors::why_not(word).filter(|_| path.matches("providers.*.kind"))
 }

@@ -5,11 +5,31 @@ use secrecy::ExposeSecret as _;
 use super::*;
 use crate::config::load::Source;
 
-/// A configuration in a directory of its own, and how often another was taken over.
+/// Counts what it is told.
+#[derive(Default)]
+struct Counter {
+    taken: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Follower for Arc<Counter> {
+    fn take_over(&self, _: &Config, new: &Arc<Config>) -> anyhow::Result<()> {
+        anyhow::ensure!(new.server.max_headers != 11, "the port is taken");
+        self.taken.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn reloaded(&self, refused: Option<&Refused>) {
+        self.refused
+            .fetch_add(usize::from(refused.is_some()), Ordering::SeqCst);
+    }
+}
+
+/// A configuration in a directory of its own, and who works by it.
 struct Setting {
     directory: tempfile::TempDir,
     live: Arc<Live>,
-    taken: Arc<AtomicUsize>,
+    counter: Arc<Counter>,
 }
 
 const FIRST: &str = "[providers.a]\nkind = \"ollama\"\n";
@@ -20,17 +40,12 @@ impl Setting {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("whippletree.toml");
         std::fs::write(&path, text).unwrap();
-        let taken = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&taken);
-        let live = Live::new(load(&Source::File(path)).unwrap(), move |_, new| {
-            anyhow::ensure!(new.server.max_headers != 11, "the port is taken");
-            counter.fetch_add(1, Ordering::SeqCst);
-            Ok(())
-        });
+        let counter = Arc::new(Counter::default());
+        let live = Live::new(load(&Source::File(path)).unwrap(), Arc::clone(&counter));
         Self {
             directory,
             live: Arc::new(live),
-            taken,
+            counter,
         }
     }
 
@@ -53,7 +68,7 @@ fn a_reload_puts_the_new_configuration_in_force() {
     let reloaded = setting.live.reload(Cause::Order).unwrap();
     assert!(matches!(reloaded, Reloaded::Changed { generation: 2, .. }));
     assert_eq!(setting.provider(), "b");
-    assert_eq!(setting.taken.load(Ordering::SeqCst), 1);
+    assert_eq!(setting.counter.taken.load(Ordering::SeqCst), 1);
     let after = setting.live.status();
     assert_ne!(before.hash, after.hash);
     assert_eq!(after.generation, 2);
@@ -68,7 +83,7 @@ fn what_did_not_change_is_no_new_generation() {
         Reloaded::Unchanged
     );
     assert_eq!(setting.live.status().generation, 1);
-    assert_eq!(setting.taken.load(Ordering::SeqCst), 0);
+    assert_eq!(setting.counter.taken.load(Ordering::SeqCst), 0);
 }
 
 // The refused file was shown as if it were in force:
@@ -94,6 +109,7 @@ fn a_refused_file_leaves_the_old_one_in_force_and_is_reported_until_mended() {
     );
     assert!(status.config["providers"]["a"].is_object());
     assert_eq!(setting.provider(), "a");
+    assert_eq!(setting.counter.refused.load(Ordering::SeqCst), 1);
 
     setting.write(SECOND);
     setting.live.reload(Cause::Change).unwrap();
@@ -190,7 +206,7 @@ async fn a_link_turned_to_another_directory_is_a_change() {
     symlink("..1", at("..data")).unwrap();
     symlink("..data/whippletree.toml", at("whippletree.toml")).unwrap();
     let loaded = load(&Source::File(at("whippletree.toml"))).unwrap();
-    let live = Arc::new(Live::new(loaded, |_, _| Ok(())));
+    let live = Arc::new(Live::new(loaded, Arc::new(Counter::default())));
     let watch = tokio::spawn(Arc::clone(&live).watch());
     symlink("..2", at("..data_tmp")).unwrap();
     std::fs::rename(at("..data_tmp"), at("..data")).unwrap();

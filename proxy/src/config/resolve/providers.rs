@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whippletree_policies::ids::ProviderId;
+use whippletree_providers::openai::dialects::Dialect;
 
 use super::{Resolver, Shared, Slash};
 use crate::config::fault::{Fault, Path, nearest};
 use crate::config::file::{ApiName, PoolTable, ProviderTable, TimeoutsTable};
-use crate::config::vendors::{self, Vendor};
+use crate::config::vendors;
 use crate::config::{PoolSettings, Provider, Timeouts};
 use crate::exchange::Api;
 
@@ -59,13 +60,18 @@ impl Resolver<'_> {
             pool: self.pool(at, &table.pool),
             apis: match &table.apis {
                 Some(names) => names.iter().copied().map(Api::from).collect(),
-                None => vendor.apis.to_vec(),
+                None => vendors::apis(vendor),
             },
             ca,
         })
     }
 
-    fn base_url(&mut self, at: &Path, table: &ProviderTable, vendor: Vendor) -> Option<http::Uri> {
+    fn base_url(
+        &mut self,
+        at: &Path,
+        table: &ProviderTable,
+        vendor: &Dialect,
+    ) -> Option<http::Uri> {
         if let Some(url) = &table.base_url {
             return Some(url.0.0.clone());
         }

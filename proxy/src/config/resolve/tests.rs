@@ -206,8 +206,8 @@ keys = [{ env = "OPENAI_API_KEY", file = "x" }, {}, 7]
 timeout = { connect = "5s" }
 connect = "5s"
 
-[providers.azure]
-kind = "azure"
+[providers.claude]
+kind = "anthropic"
 
 [providers.nameless]
 
@@ -247,8 +247,8 @@ keys = [{ env = "OPENAI_KEY" }, { env = "EMPTY" }, { file = "nowhere" }, { env =
 pool = { max_connections = 1, warm = 2 }
 [providers."a/b"]
 kind = "openai"
-[providers.vllm]
-kind = "vllm"
+[providers.far]
+kind = "openai-compatible"
 [routing]
 relay = "opnai"
 direct = false
