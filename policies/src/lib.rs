@@ -7,6 +7,7 @@
 //! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`cost`] prices a usage.
 //! [`outcome`] says what an attempt came to, [`retry`] what follows from that, [`route`] which
 //! targets there are and how they fare, and [`attempt`] decides, step by step, from all of these.
+//! [`task`] says which agent run a request belongs to, and whether that has gone wild.
 #![no_std]
 
 extern crate alloc;
@@ -17,6 +18,7 @@ pub mod ids;
 pub mod outcome;
 pub mod retry;
 pub mod route;
+pub mod task;
 pub mod time;
 pub mod units;
 pub mod usage;
