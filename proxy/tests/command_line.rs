@@ -1,10 +1,6 @@
 //! The program as a user runs it: what it prints, and how it ends.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "this is a test"
-)]
+#![expect(clippy::unwrap_used, reason = "this is a test")]
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
