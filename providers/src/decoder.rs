@@ -245,3 +245,12 @@ pub enum Missing {
     /// The end marker or last event of the dialect.
     Terminator,
 }
+
+/// A whole answer, read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What it says.
+    pub progress: Progress,
+    /// What it came to.
+    pub verdict: Verdict,
+}

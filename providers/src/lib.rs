@@ -9,5 +9,6 @@ pub mod failure;
 pub mod mask;
 pub mod openai;
 pub mod provider;
+pub mod registry;
 pub mod sse;
 pub mod wait;

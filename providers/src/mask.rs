@@ -88,6 +88,7 @@ fn is_random(run: &str) -> bool {
 }
 
 fn is_announced(before: &str) -> bool {
+    let before = before.trim_end_matches(['<', '\'', '"', '`', '(', '[']);
     ANNOUNCED.iter().any(|announcement| {
         before
             .len()
@@ -120,6 +121,7 @@ mod tests {
                 "Incorrect API key provided: bad-key. You can find",
                 "Incorrect API key provided: ***. You can find",
             ),
+            ("API key: '<a-key>'", "API key: '<***>'"),
             ("use sk-proj-abcdefgh12345678, please", "use ***, please"),
             (
                 "Authorization: Bearer abc.def-1",

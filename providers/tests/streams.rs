@@ -274,10 +274,10 @@ fn errors_inside_a_stream_are_found_in_every_shape() {
 }
 
 fn responses(events: &[(&str, &str)]) -> String {
-    events
-        .iter()
-        .map(|(name, rest)| format!("event: {name}\ndata: {{\"type\":\"{name}\"{rest}}}\n\n"))
-        .collect()
+    let event = |(name, rest): &(&str, &str)| {
+        format!("event: {name}\ndata: {{\"type\":\"{name}\"{rest}}}\n\n")
+    };
+    events.iter().map(event).collect::<Vec<_>>().concat()
 }
 
 #[test]

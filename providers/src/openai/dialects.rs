@@ -8,7 +8,7 @@ use crate::envelope::OutputLimit;
 use crate::provider::{Api, Auth};
 
 /// A vendor's variant of OpenAI's dialect.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     /// The vendor's name in the configuration.
     pub kind: &'static str,

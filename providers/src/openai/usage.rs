@@ -97,13 +97,15 @@ impl Counts {
             }
         }
         // A part that is larger than its whole stands beside it (xAI behind Azure).
-        let cached = [read, write_5m, write_1h]
-            .into_iter()
-            .flatten()
-            .fold(0, u64::saturating_add);
-        if cached > input {
-            input = input.saturating_add(cached);
+        if let Some(read) = read.filter(|read| *read > input) {
+            input = input.saturating_add(read);
         }
+        // OpenRouter charges Gemini's caches for reading and for writing the same tokens. Here a token
+        // has one class, and it was read.
+        let room = input.saturating_sub(read.unwrap_or(0));
+        let write_5m = write_5m.map(|write| write.min(room));
+        let room = room.saturating_sub(write_5m.unwrap_or(0));
+        let write_1h = write_1h.map(|write| write.min(room));
         if let Some(reasoning) = reasoning.filter(|reasoning| *reasoning > output) {
             output = output.saturating_add(reasoning);
         }
@@ -288,6 +290,13 @@ mod tests {
                 r#"{"prompt_tokens":347,"completion_tokens":18,"total_tokens":365,"prompt_tokens_details":{"cached_tokens":403}}"#
             ),
             (750, Some(403), None, None, 18, None)
+        );
+        // OpenRouter: the same tokens read and written.
+        assert_eq!(
+            flat(
+                r#"{"prompt_tokens":2168,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":2161,"cache_write_tokens":2161}}"#
+            ),
+            (2168, Some(2161), Some(7), None, 1, None)
         );
         // Mistral: audio beside the prompt.
         assert_eq!(

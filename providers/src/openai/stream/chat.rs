@@ -15,11 +15,17 @@ use crate::sse::Frame;
 /// Reads a stream of chat or text completion chunks.
 #[derive(Debug)]
 pub struct ChatDecoder {
-    dialect: &'static Dialect,
+    dialect: Dialect,
     progress: Progress,
     /// Indexes of choices that began, and of those that finished.
     begun: Vec<u64>,
     finished: Vec<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Chunk,
+    Whole,
 }
 
 #[derive(Deserialize)]
@@ -50,6 +56,9 @@ struct Choice<'a> {
     index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
+    /// Whole answers. Perplexity sends it beside the delta, with all of the text so far.
+    #[serde(borrow, default)]
+    message: Option<Delta<'a>>,
     /// Text completions.
     #[serde(borrow, default)]
     text: Option<&'a RawValue>,
@@ -113,13 +122,26 @@ struct CustomDelta<'a> {
 
 impl ChatDecoder {
     /// A decoder at the start of a stream.
-    pub fn new(dialect: &'static Dialect) -> Self {
+    pub fn new(dialect: &Dialect) -> Self {
         Self {
-            dialect,
+            dialect: *dialect,
             progress: Progress::default(),
             begun: Vec::new(),
             finished: Vec::new(),
         }
+    }
+
+    /// Reads a whole answer as if it were one chunk.
+    pub(crate) fn whole(mut self, body: &[u8], now: UnixTime) -> (Progress, Verdict) {
+        let event = self.parse(body, now, Form::Whole);
+        self.progress.record(&event);
+        self.progress.done = true;
+        // A chunk without choices is one thing, an answer without them another.
+        if matches!(event.kind, Kind::Unknown | Kind::Usage) {
+            self.progress.malformed = true;
+        }
+        let verdict = self.progress.judge(None);
+        (self.progress, verdict)
     }
 
     fn event(&mut self, frame: &Frame, now: UnixTime) -> Event {
@@ -132,6 +154,10 @@ impl ChatDecoder {
         if frame.name().is_some_and(|name| name == "error") {
             return self.failed(data, now);
         }
+        self.parse(data, now, Form::Chunk)
+    }
+
+    fn parse(&mut self, data: &[u8], now: UnixTime, form: Form) -> Event {
         let chunk: Chunk<'_> = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
             Err(_) if serde_json::from_slice::<IgnoredAny>(data).is_ok() => {
@@ -148,25 +174,25 @@ impl ChatDecoder {
         {
             return self.failed(data, now);
         }
-        self.chunk(&chunk)
+        self.chunk(&chunk, form)
     }
 
     fn failed(&self, data: &[u8], now: UnixTime) -> Event {
         Event::of(Kind::Failed(Box::new(classify_event(
-            self.dialect,
+            &self.dialect,
             data,
             now,
         ))))
     }
 
-    fn chunk(&mut self, chunk: &Chunk<'_>) -> Event {
+    fn chunk(&mut self, chunk: &Chunk<'_>, form: Form) -> Event {
         if let Some(tier) = chunk.service_tier.and_then(text) {
             self.progress.service_tier = Some(tier);
         }
         let choices = chunk.choices.as_deref().unwrap_or_default();
         let mut event = Event::of(Kind::Start);
         for choice in choices {
-            let kind = self.choice(choice);
+            let kind = self.choice(choice, form);
             if rank(&kind) > rank(&event.kind) {
                 event.kind = kind;
             }
@@ -191,7 +217,11 @@ impl ChatDecoder {
         event
     }
 
-    fn choice(&mut self, choice: &Choice<'_>) -> Kind {
+    fn choice(&mut self, choice: &Choice<'_>, form: Form) -> Kind {
+        let delta = match form {
+            Form::Chunk => &choice.delta,
+            Form::Whole => &choice.message,
+        };
         let index = choice.index.unwrap_or(0);
         if !self.begun.contains(&index) {
             self.begun.push(index);
@@ -202,7 +232,7 @@ impl ChatDecoder {
         }
         let mut kind = if finished { Kind::Finish } else { Kind::Start };
         let mut content = text_bytes(choice.text);
-        if let Some(delta) = &choice.delta {
+        if let Some(delta) = delta {
             let reasoning = reasoning_bytes(delta);
             if reasoning > 0 {
                 self.progress.reasoning = true;
@@ -219,7 +249,7 @@ impl ChatDecoder {
             self.progress.written_bytes += content;
             kind = Kind::Content;
         }
-        if let Some(delta) = &choice.delta
+        if let Some(delta) = delta
             && self.tool_calls(index, delta)
         {
             kind = Kind::ToolCall;

@@ -24,7 +24,7 @@ use crate::provider::Api;
 use crate::sse::Frame;
 
 /// The decoder for streams of that API; `None` for one that does not stream.
-pub fn decoder(dialect: &'static Dialect, api: Api) -> Option<Box<dyn StreamDecoder>> {
+pub fn decoder(dialect: &Dialect, api: Api) -> Option<Box<dyn StreamDecoder>> {
     match api {
         Api::Chat | Api::Completions => Some(Box::new(ChatDecoder::new(dialect))),
         Api::Responses => Some(Box::new(ResponsesDecoder::new(dialect))),
@@ -77,7 +77,7 @@ fn text_bytes(raw: Option<&RawValue>) -> u64 {
 }
 
 /// Whether an `error` field means one: present, and true as a script would see it.
-fn is_error(raw: Option<&RawValue>) -> bool {
+pub(super) fn is_error(raw: Option<&RawValue>) -> bool {
     raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false" | "0" | "\"\"" | "{}" | "[]"))
 }
 

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use whippletree_policies::time::UnixTime;
+use whippletree_policies::usage::Usage;
 
 use super::{inside, is_error, text, text_bytes};
 use crate::decoder::{Event, Finish, Kind, Missing, Progress, StreamDecoder, ToolCall, Verdict};
@@ -15,7 +16,7 @@ use crate::sse::Frame;
 /// Reads a stream of response events.
 #[derive(Debug)]
 pub struct ResponsesDecoder {
-    dialect: &'static Dialect,
+    dialect: Dialect,
     progress: Progress,
     ended: bool,
 }
@@ -42,6 +43,10 @@ struct Message<'a> {
 
 #[derive(Deserialize)]
 struct Response<'a> {
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
     #[serde(default)]
     usage: Option<Counts>,
     #[serde(borrow, default)]
@@ -76,12 +81,40 @@ struct Item<'a> {
 
 impl ResponsesDecoder {
     /// A decoder at the start of a stream.
-    pub fn new(dialect: &'static Dialect) -> Self {
+    pub fn new(dialect: &Dialect) -> Self {
         Self {
-            dialect,
+            dialect: *dialect,
             progress: Progress::default(),
             ended: false,
         }
+    }
+
+    /// Reads a whole response.
+    pub(crate) fn whole(mut self, body: &[u8], now: UnixTime) -> (Progress, Verdict) {
+        self.ended = true;
+        self.progress.done = true;
+        let event = match serde_json::from_slice::<Response<'_>>(body) {
+            Ok(response) if is_error(response.error) || response.output.is_none() => {
+                let failure = classify_event(&self.dialect, body, now);
+                let mut event = Event::of(Kind::Failed(Box::new(failure)));
+                event.usage = self.counted(&response);
+                event
+            }
+            Ok(response) => {
+                let status = response.status.and_then(inside).unwrap_or("completed");
+                self.conclude(status, &response)
+            }
+            Err(_) => Event::of(Kind::Malformed),
+        };
+        self.progress.record(&event);
+        let verdict = match self.progress.finish {
+            // A response in the background has not begun to answer.
+            None if self.progress.failure.is_none() && !self.progress.malformed => {
+                Verdict::Complete
+            }
+            _ => self.progress.judge(None),
+        };
+        (self.progress, verdict)
     }
 
     fn event(&mut self, frame: &Frame, now: UnixTime) -> Event {
@@ -106,32 +139,36 @@ impl ResponsesDecoder {
             || (!kind.starts_with("response.") && is_error(message.error))
         {
             let mut event = Event::of(Kind::Failed(Box::new(classify_event(
-                self.dialect,
+                &self.dialect,
                 data,
                 now,
             ))));
-            event.usage = self.usage(&message);
+            event.usage = message.response.as_ref().and_then(|r| self.counted(r));
             self.ended |= kind == "response.failed";
             return event;
         }
         self.message(kind, &message)
     }
 
-    fn usage(&self, message: &Message<'_>) -> Option<whippletree_policies::usage::Usage> {
-        let counts = message.response.as_ref()?.usage.as_ref()?;
-        counts.normalise(self.dialect.usage)
+    fn counted(&self, response: &Response<'_>) -> Option<Usage> {
+        response.usage.as_ref()?.normalise(self.dialect.usage)
     }
 
     fn message(&mut self, kind: &str, message: &Message<'_>) -> Event {
         let name = kind.strip_prefix("response.").unwrap_or(kind);
         let is_delta = name.rsplit('.').next() == Some("delta");
         Event::of(match name {
-            "completed" | "incomplete" => return self.end(name, message),
-            "output_item.added" => self.item(message),
-            "output_item.done" => {
-                self.item(message);
-                Kind::Start
+            "completed" | "incomplete" => {
+                self.ended = true;
+                return match &message.response {
+                    Some(response) => self.conclude(name, response),
+                    None => Event::of(Kind::Malformed),
+                };
             }
+            "output_item.added" | "output_item.done" => match &message.item {
+                Some(item) => self.item(item, message.output_index.unwrap_or(0)),
+                None => Kind::Start,
+            },
             "function_call_arguments.delta" | "custom_tool_call_input.delta" => {
                 self.progress.written_bytes += text_bytes(message.delta);
                 if let Some(part) = message.delta.and_then(text) {
@@ -173,45 +210,41 @@ impl ResponsesDecoder {
         })
     }
 
-    /// The event that ends the stream and holds the whole response.
-    fn end(&mut self, name: &str, message: &Message<'_>) -> Event {
-        self.ended = true;
-        let response = message.response.as_ref();
-        for item in response
-            .and_then(|r| r.output.as_ref())
-            .into_iter()
-            .flatten()
-        {
-            if item.kind.and_then(inside) == Some("message") && text_bytes(item.content) > 0 {
-                self.progress.content = true;
+    /// Takes in the whole response, of the event that ends a stream or of a whole answer.
+    fn conclude(&mut self, status: &str, response: &Response<'_>) -> Event {
+        for (index, item) in response.output.iter().flatten().enumerate() {
+            match item.kind.and_then(inside) {
+                Some("function_call" | "custom_tool_call") => {
+                    self.item(item, index as u64);
+                }
+                Some("reasoning") | None => self.progress.reasoning = true,
+                Some("message") => self.progress.content |= text_bytes(item.content) > 0,
+                // What the vendor's own tools did is an answer too.
+                Some(_) => self.progress.content = true,
             }
         }
-        if let Some(tier) = response.and_then(|r| r.service_tier).and_then(text) {
+        if let Some(tier) = response.service_tier.and_then(text) {
             self.progress.service_tier = Some(tier);
         }
-        let reason = response
-            .and_then(|r| r.incomplete_details.as_ref())
-            .and_then(|details| details.reason)
-            .and_then(inside);
-        let finish = match (name, reason) {
-            ("completed", _) if self.progress.tool_calls.is_empty() => Finish::Stop,
-            ("completed", _) => Finish::ToolCalls,
-            (_, Some("content_filter")) => Finish::ContentFilter,
-            (_, Some("max_output_tokens" | "max_tokens")) => Finish::Length,
-            _ => Finish::Other,
+        let details = response.incomplete_details.as_ref();
+        let reason = details.and_then(|details| details.reason).and_then(inside);
+        let finish = match (status, reason) {
+            ("completed", _) if self.progress.tool_calls.is_empty() => Some(Finish::Stop),
+            ("completed", _) => Some(Finish::ToolCalls),
+            ("queued" | "in_progress", _) => None,
+            (_, Some("content_filter")) => Some(Finish::ContentFilter),
+            (_, Some("max_output_tokens" | "max_tokens")) => Some(Finish::Length),
+            _ => Some(Finish::Other),
         };
         Event {
             kind: Kind::Finish,
-            usage: self.usage(message),
-            finish: Some(finish),
+            usage: self.counted(response),
+            finish,
         }
     }
 
     /// The beginning or the end of an item: for a tool call, its name, and at its end all of it.
-    fn item(&mut self, message: &Message<'_>) -> Kind {
-        let Some(item) = &message.item else {
-            return Kind::Start;
-        };
+    fn item(&mut self, item: &Item<'_>, index: u64) -> Kind {
         let free_form = match item.kind.and_then(inside) {
             Some("function_call") => false,
             Some("custom_tool_call") => true,
@@ -220,7 +253,7 @@ impl ResponsesDecoder {
         let whole = item.arguments.or(item.input).and_then(text);
         let name = item.name.and_then(text);
         let id = item.call_id.and_then(text);
-        let slot = self.slot(message.output_index);
+        let slot = self.slot(Some(index));
         slot.free_form = free_form;
         slot.id = id.or(slot.id.take());
         if let Some(name) = name {
