@@ -158,6 +158,18 @@ impl Serialize for Path {
     }
 }
 
+/// An error and all that it came from, one after the other.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
 /// The candidate that a mistyped name most likely meant: the fewest edits, at most a third of its
 /// length.
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -122,6 +122,8 @@ pub fn load_from(source: &Source, around: &Surroundings<'_>) -> Result<Loaded, L
         directory: around.directory.clone(),
         variable: &variable,
         file: &file,
+        certificate: around.certificate,
+        authority: around.authority,
     };
     let text = match source {
         Source::Environment => environment::text(around.variable).ok_or(LoadError::Nothing)?,
@@ -182,6 +184,8 @@ mod tests {
             directory: PathBuf::new(),
             variable,
             file,
+            certificate: &|_| Ok(()),
+            authority: &|_| Ok(()),
         }
     }
 
@@ -215,5 +219,26 @@ mod tests {
             refused.unwrap_err().to_string(),
             "cannot read the configuration /nowhere/x.toml"
         );
+    }
+
+    #[test]
+    fn a_certificate_that_does_not_fit_its_key_is_a_fault() {
+        let directory = tempfile::tempdir().unwrap();
+        let [one, other] =
+            [(); 2].map(|()| rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap());
+        let write = |name: &str, text: String| {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        };
+        write("cert.pem", one.cert.pem());
+        write("key.pem", other.signing_key.serialize_pem());
+        write(
+            "w.toml",
+            "[server]\ntls = { cert = \"cert.pem\", key = \"key.pem\" }\n".into(),
+        );
+        let source = Source::File(directory.path().join("w.toml"));
+        let refused = load(&source).unwrap_err().to_string();
+        assert!(refused.contains("w.toml:2:16"), "{refused}");
+        write("key.pem", one.signing_key.serialize_pem());
+        assert!(load(&source).unwrap().config.server.tls.is_some());
     }
 }

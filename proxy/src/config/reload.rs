@@ -23,6 +23,7 @@ use serde::Serialize;
 use whippletree_policies::time::UnixTime;
 
 use super::Config;
+use super::fault::chain;
 use super::load::{LoadError, Loaded, load};
 use crate::clock;
 
@@ -325,18 +326,6 @@ fn at_restart(old: &Config, new: &Config) -> Vec<&'static str> {
         .into_iter()
         .filter_map(|(name, differs)| differs.then_some(name))
         .collect()
-}
-
-/// An error and all that it came from, on one line for each.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 /// `SIGHUP`, where there is such a thing.

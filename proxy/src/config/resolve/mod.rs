@@ -20,13 +20,14 @@ use secrecy::{ExposeSecret as _, SecretString};
 use sha2::{Digest as _, Sha256};
 
 use super::document::Document;
-use super::fault::{Fault, Path, Severity};
-use super::file::{File, ServerTable};
+use super::fault::{Fault, Path, Severity, chain};
+use super::file::{File, ServerTable, TlsTable};
 use super::read;
 use super::secret::SecretSource;
 use super::view;
 use super::{Admin, AdminToken, Config, LogFormat, Server, Store, Telemetry, Tls};
 use crate::keys;
+use crate::tls::{self, TlsError};
 
 /// What of the machine a configuration may ask for.
 pub struct Surroundings<'a> {
@@ -36,6 +37,10 @@ pub struct Surroundings<'a> {
     pub variable: &'a dyn Fn(&str) -> Option<String>,
     /// The text of a file.
     pub file: &'a dyn Fn(&FilePath) -> io::Result<String>,
+    /// What is wrong with a certificate and its key.
+    pub certificate: &'a dyn Fn(&Tls) -> Result<(), TlsError>,
+    /// What is wrong with a file of authorities.
+    pub authority: &'a dyn Fn(&FilePath) -> Result<(), TlsError>,
 }
 
 impl Surroundings<'static> {
@@ -45,6 +50,8 @@ impl Surroundings<'static> {
             directory,
             variable: &|name| std::env::var(name).ok(),
             file: &|path| std::fs::read_to_string(path),
+            certificate: &|files| tls::ServerTls::new(files.clone()).map(|_| ()),
+            authority: &|path| tls::client_config(Some(path), tls::Offer::Http1).map(|_| ()),
         }
     }
 }
@@ -164,15 +171,7 @@ impl Resolver<'_> {
     }
 
     fn server(&mut self, table: &ServerTable) -> Server {
-        let at = Path::of(["server", "tls"]);
-        let tls = table.tls.as_ref().map(|tls| Tls {
-            cert: self.readable(&at.key("cert"), &tls.cert),
-            key: self.readable(&at.key("key"), &tls.key),
-            client_ca: tls
-                .client_ca
-                .as_ref()
-                .map(|path| self.readable(&at.key("client_ca"), path)),
-        });
+        let tls = table.tls.as_ref().map(|table| self.tls(table));
         let defaults = Server::default();
         Server {
             listen: table.listen.0,
@@ -188,6 +187,22 @@ impl Resolver<'_> {
             drain_timeout: table.drain_timeout.0,
             tls,
         }
+    }
+
+    fn tls(&mut self, table: &TlsTable) -> Tls {
+        let at = Path::of(["server", "tls"]);
+        let before = self.faults.len();
+        let authority = table.client_ca.as_ref();
+        let tls = Tls {
+            cert: self.readable(&at.key("cert"), &table.cert),
+            key: self.readable(&at.key("key"), &table.key),
+            client_ca: authority.map(|path| self.readable(&at.key("client_ca"), path)),
+        };
+        let readable = self.faults.len() == before;
+        if readable && let Err(error) = (self.surroundings.certificate)(&tls) {
+            self.value_fault(&at.key("cert"), chain(&error));
+        }
+        tls
     }
 
     fn admin(&mut self, file: &File) -> Admin {

@@ -1,13 +1,14 @@
 //! Providers: vendors, addresses, credentials.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use whippletree_policies::ids::ProviderId;
 use whippletree_providers::openai::dialects::Dialect;
 
 use super::{Resolver, Shared, Slash};
-use crate::config::fault::{Fault, Path, nearest};
+use crate::config::fault::{Fault, Path, chain, nearest};
 use crate::config::file::{ApiName, PoolTable, ProviderTable, TimeoutsTable};
 use crate::config::vendors;
 use crate::config::{PoolSettings, Provider, Timeouts};
@@ -47,10 +48,7 @@ impl Resolver<'_> {
             let fault = Fault::new(&path, span, message).expected("expected https".to_owned());
             self.report(fault.warning());
         }
-        let ca = table
-            .ca
-            .as_ref()
-            .map(|path| self.readable(&at.key("ca"), path));
+        let ca = table.ca.as_ref().map(|path| self.authority(at, path));
         Some(Provider {
             id: ProviderId::from(name),
             kind: vendor.kind,
@@ -64,6 +62,17 @@ impl Resolver<'_> {
             },
             ca,
         })
+    }
+
+    fn authority(&mut self, at: &Path, path: &str) -> PathBuf {
+        let at = at.key("ca");
+        let before = self.faults.len();
+        let path = self.readable(&at, path);
+        let readable = self.faults.len() == before;
+        if readable && let Err(error) = (self.surroundings.authority)(&path) {
+            self.value_fault(&at, chain(&error));
+        }
+        path
     }
 
     fn base_url(
