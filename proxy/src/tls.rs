@@ -36,6 +36,15 @@ pub enum TlsError {
         #[source]
         source: rustls::Error,
     },
+    /// The host is not a name or address that a certificate can hold.
+    #[error("{host:?} is not a host that a certificate can name")]
+    Name {
+        /// The host.
+        host: String,
+        /// What is wrong with it.
+        #[source]
+        source: rustls::pki_types::InvalidDnsNameError,
+    },
     /// The file cannot be read or is not PEM of the expected kind.
     #[error("{} cannot be read as PEM {expected}", path.display())]
     Pem {

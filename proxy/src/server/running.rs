@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::sync::{mpsc, watch};
 
-use super::worker::{self, Command, Worker};
+use super::worker::{self, Command, Job, Worker};
 use super::{Handler, Listener};
 use crate::config;
 use crate::tls::ServerTls;
@@ -127,6 +127,15 @@ impl Running {
             let _ = queue.send(Command::Listen(share));
         }
         Ok(())
+    }
+
+    /// Runs `job` on each worker, within its runtime: for what has to be there before the first
+    /// request, such as warm connections.
+    pub fn on_each_worker<F>(&self, job: F)
+    where
+        F: FnOnce() + Clone + Send + 'static,
+    {
+        self.command(|| Command::Run(Job(Box::new(job.clone()))));
     }
 
     /// Stops accepting, asks clients to close, and lets requests run for `drain_timeout`; then the

@@ -44,12 +44,12 @@ retry-after: 1\r\nretry-after-ms: 1000\r\nx-should-retry: true\r\n\r\n\
 \"param\":null,\"code\":\"too_many_connections\"}}";
 
 thread_local! {
-    static INDEX: Cell<usize> = const { Cell::new(0) };
+    static INDEX: Cell<Option<usize>> = const { Cell::new(None) };
     static TASKS: RefCell<Option<TaskTracker>> = const { RefCell::new(None) };
 }
 
-/// Which worker the current thread is, from 0. Other threads count as worker 0.
-pub fn worker_index() -> usize {
+/// Which worker the current thread is, from 0; `None` on other threads.
+pub fn worker_index() -> Option<usize> {
     INDEX.get()
 }
 
@@ -65,6 +65,15 @@ where
     });
 }
 
+/// Something to be done on a worker's thread.
+pub(super) struct Job(pub(super) Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Job")
+    }
+}
+
 /// What a worker is told.
 #[derive(Debug)]
 pub(super) enum Command {
@@ -76,6 +85,8 @@ pub(super) enum Command {
     Drain,
     /// Accept from these, and no longer from the former ones.
     Listen(Vec<StdListener>),
+    /// Run this on the worker's thread.
+    Run(Job),
 }
 
 /// The state of one worker. Lives on its thread.
@@ -93,7 +104,7 @@ pub(super) fn run<H: Handler>(
     worker: Worker<H>,
     commands: UnboundedReceiver<Command>,
 ) {
-    INDEX.set(worker.index);
+    INDEX.set(Some(worker.index));
     TASKS.with_borrow_mut(|tasks| *tasks = Some(worker.tasks.clone()));
     runtime.block_on(worker.work(commands));
     TASKS.with_borrow_mut(|tasks| *tasks = None);
@@ -135,6 +146,7 @@ impl<H: Handler> Worker<H> {
                         }
                         stop(former).await;
                     }
+                    Some(Command::Run(Job(job))) => job(),
                     Some(Command::Drain) => {
                         stop(std::mem::take(&mut acceptors)).await;
                         break;
@@ -191,7 +203,7 @@ impl<H: Handler> Worker<H> {
                 _ = ticks.tick() => self.tick(active, connections),
                 command = commands.recv() => match command {
                     Some(Command::Adopt(..)) => self.closed(),
-                    Some(Command::Drain | Command::Listen(_)) => {}
+                    Some(Command::Drain | Command::Listen(_) | Command::Run(_)) => {}
                     Some(Command::Abort) | None => break,
                 },
             }
