@@ -12,7 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
-use whippletree_loadtest::bench::relay;
+use serde_json::json;
+use whippletree_loadtest::bench::{self, relay};
 use whippletree_loadtest::cases::{self, Outcome};
 use whippletree_loadtest::vendor::{Generator, Identity, Options, Script, Vendor};
 
@@ -56,6 +57,8 @@ enum Command {
     },
     /// Plays failure cases, each against a fresh gateway (example: `cases cases.jsonl --only K2`)
     Cases(CaseArguments),
+    /// Measures the gateway beside nginx, a bare relay and none (example: `bench --seconds 5 --check`)
+    Bench(BenchArguments),
     /// The least that a proxy can be, as a yardstick (example: `relay --listen 127.0.0.1:9001 --upstream 127.0.0.1:9000`)
     Relay {
         /// Where it listens
@@ -87,6 +90,37 @@ struct CaseArguments {
     #[arg(long)]
     all: bool,
     /// Prints JSON lines
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+struct BenchArguments {
+    /// The gateway's executable; `whippletree` beside this one when absent
+    #[arg(long)]
+    gateway: Option<PathBuf>,
+    /// Leaves the gateway out
+    #[arg(long)]
+    no_gateway: bool,
+    /// Seconds of each measurement
+    #[arg(long, default_value_t = 5)]
+    seconds: u64,
+    /// Rounds over all subjects
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Chats (1 KB) per second
+    #[arg(long, default_value_t = 1000)]
+    chat_rate: u32,
+    /// Agent turns (107 KB) per second
+    #[arg(long, default_value_t = 200)]
+    agent_rate: u32,
+    /// Connections of the client
+    #[arg(long, default_value_t = 32)]
+    connections: usize,
+    /// Exits with 1 when the gateway costs more than twice nginx's processor time
+    #[arg(long)]
+    check: bool,
+    /// Prints JSON
     #[arg(long)]
     json: bool,
 }
@@ -148,6 +182,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 vendor(Script::generate(rules), listening).await
             }
             Command::Cases(arguments) => play_cases(arguments).await,
+            Command::Bench(arguments) => measure(arguments).await,
             Command::Relay {
                 listen,
                 upstream,
@@ -205,6 +240,41 @@ async fn play_cases(arguments: CaseArguments) -> anyhow::Result<ExitCode> {
     println!("cases: {passed} passed, {failed} failed, {not_yet} not yet");
     println!("{passed} passed, {failed} failed, {not_yet} skipped");
     Ok(if failed > 0 {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+async fn measure(arguments: BenchArguments) -> anyhow::Result<ExitCode> {
+    let gateway = if arguments.no_gateway {
+        None
+    } else {
+        Some(gateway_or_default(arguments.gateway)?)
+    };
+    let options = bench::Options {
+        gateway,
+        seconds: arguments.seconds,
+        rounds: arguments.rounds,
+        chat_rate: arguments.chat_rate,
+        agent_rate: arguments.agent_rate,
+        connections: arguments.connections,
+    };
+    let json = arguments.json;
+    let report = bench::run(&options, |line| {
+        if !json {
+            println!("{line}");
+        }
+    })
+    .await?;
+    let verdicts = report.verdicts();
+    if json {
+        println!("{}", json!({"report": report, "verdicts": verdicts}));
+    } else {
+        println!("\n{}", report.markdown());
+    }
+    let failed = arguments.check && !verdicts.iter().all(bench::Verdict::holds);
+    Ok(if failed {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

@@ -26,6 +26,7 @@ use tokio::task::JoinSet;
 pub use case::Case;
 use run::Run;
 pub use seen::Seen;
+pub(crate) use world::free_port;
 
 use crate::clock;
 

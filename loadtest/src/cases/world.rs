@@ -276,7 +276,7 @@ fn folder() -> anyhow::Result<PathBuf> {
 /// # Errors
 ///
 /// When there is none.
-pub(super) fn free_port() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_port() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
