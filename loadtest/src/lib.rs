@@ -8,7 +8,7 @@
 //! - [`vendor`]: a scripted vendor, byte-exact, and a generator that behaves as a real one would;
 //! - [`client`]: an HTTP/1.1 client that shows every byte, when it came and how it ended;
 //! - [`cases`]: plays `cases.jsonl` against a fresh gateway process for each case;
-//! - [`bench`]: the gateway beside nginx, a bare relay and no proxy at all, in one run.
+//! - [`mod@bench`]: the gateway beside nginx, a bare relay and no proxy at all, in one run.
 
 pub mod bench;
 pub mod cases;

@@ -1,6 +1,6 @@
 //! The configuration as the gateway uses it: checked, resolved, immutable.
 //!
-//! What may be written in the file stands in [`file`]; [`resolve`] turns it into these types, so a
+//! What may be written in the file stands in [`mod@file`]; [`resolve`] turns it into these types, so a
 //! value that exists is valid. One request sees one [`Config`] from start to end; a reload swaps the
 //! whole.
 
