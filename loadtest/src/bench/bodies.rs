@@ -67,7 +67,7 @@ pub fn agent() -> Body {
         json!({"role": "user", "content": "Fix the failing test and explain what was wrong."}),
     );
     let mut round = 0;
-    while size(&messages) < 80_500 {
+    while size(&messages) < 88_500 {
         let path = format!("src/module_{round}/handler.rs");
         let arguments = json!({"path": path, "pattern": "fn \"handle\"\\s*\\(", "limit": 200});
         messages.push(
