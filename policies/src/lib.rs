@@ -7,7 +7,8 @@
 //! Map: [`units`], [`time`], [`ids`] and [`usage`] are the vocabulary; [`cost`] prices a usage.
 //! [`outcome`] says what an attempt came to, [`retry`] what follows from that, [`route`] which
 //! targets there are and how they fare, and [`attempt`] decides, step by step, from all of these.
-//! [`task`] says which agent run a request belongs to, and whether that has gone wild.
+//! [`task`] says which agent run a request belongs to, and whether that has gone wild;
+//! [`limit`] says what it may still use.
 #![no_std]
 
 extern crate alloc;
@@ -15,6 +16,7 @@ extern crate alloc;
 pub mod attempt;
 pub mod cost;
 pub mod ids;
+pub mod limit;
 pub mod outcome;
 pub mod retry;
 pub mod route;
