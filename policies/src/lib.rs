@@ -8,12 +8,13 @@
 //! [`outcome`] says what an attempt came to, [`retry`] what follows from that, [`route`] which
 //! targets there are and how they fare, and [`attempt`] decides, step by step, from all of these.
 //! [`task`] says which agent run a request belongs to, and whether that has gone wild;
-//! [`limit`] says what it may still use.
+//! [`limit`] and [`budget`] say what it may still use and spend.
 #![no_std]
 
 extern crate alloc;
 
 pub mod attempt;
+pub mod budget;
 pub mod cost;
 pub mod ids;
 pub mod limit;
