@@ -40,3 +40,37 @@ fn tables<'a>(view: &'a mut Value, name: &str) -> impl Iterator<Item = &'a mut V
     let table = view.get_mut(name).and_then(Value::as_object_mut);
     table.into_iter().flat_map(serde_json::Map::values_mut)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::read::read;
+    use super::*;
+
+    #[test]
+    fn the_view_has_the_files_form_with_defaults_and_without_secrets() {
+        let hash = "0123456789abcdef".repeat(4);
+        let text = format!(
+            r#"
+allow_literal_secrets = true
+[providers.openai]
+kind = "openai"
+keys = ["sk-hunter2-hunter2", {{ env = "OPENAI_API_KEY" }}]
+[tenants.acme]
+keys = [{{ name = "ci", sha256 = "{hash}" }}]
+"#
+        );
+        let view = of(&read("w.toml", &text).file.unwrap());
+        let openai = &view["providers"]["openai"];
+        assert_eq!(openai["base_url"], "https://api.openai.com/v1");
+        assert_eq!(openai["timeouts"]["total"], "30m");
+        assert_eq!(openai["keys"][0], "…");
+        assert_eq!(openai["keys"][1]["env"], "OPENAI_API_KEY");
+        assert_eq!(view["tenants"]["acme"]["keys"][0]["sha256"], "01234567…");
+        assert_eq!(view["server"]["max_body"], "32MiB");
+        let shown = view.to_string();
+        assert!(
+            !shown.contains("hunter2") && !shown.contains(&hash),
+            "{shown}"
+        );
+    }
+}

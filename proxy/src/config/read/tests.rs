@@ -50,3 +50,30 @@ fn every_format_of_the_schema_has_its_check() {
         assert!(values::check_named(&format).is_some(), "{format}");
     }
 }
+
+#[test]
+fn arrays_of_tables_read_as_lists_do() {
+    let text =
+        "[[tenants.acme.keys]]\nname = \"a\"\nsha256 = \"x\"\n[[tenants.acme.keys]]\nnam = \"b\"\n";
+    let read = read("w.toml", text);
+    let found: Vec<_> = read
+        .faults
+        .iter()
+        .map(|fault| {
+            (
+                fault.path.to_string(),
+                read.document.line_and_column(fault.span.start).0,
+            )
+        })
+        .collect();
+    let at = |path: &str, line| (path.to_owned(), line);
+    assert_eq!(
+        found,
+        [
+            at("tenants.acme.keys[0].sha256", 3),
+            at("tenants.acme.keys[1].nam", 5),
+            at("tenants.acme.keys[1].name", 4),
+            at("tenants.acme.keys[1].sha256", 4),
+        ]
+    );
+}
