@@ -9,6 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use hyper::client::conn::http2::{Builder, Connection, SendRequest};
@@ -53,8 +54,9 @@ struct State {
     last_failure: Option<UpstreamError>,
 }
 
-/// hyper tells the number of streams that the vendor allows only on the half that is polled.
-type Driven = Arc<Mutex<Connection<TokioIo<Stream>, RequestBody, TokioExecutor>>>;
+/// hyper tells the number of streams that the vendor allows only on the half that is polled. `None`
+/// once it has ended; only dropping it closes the other half.
+type Driven = Arc<Mutex<Option<Connection<TokioIo<Stream>, RequestBody, TokioExecutor>>>>;
 
 /// One connection.
 pub(super) struct Shared {
@@ -109,7 +111,9 @@ impl Shared {
 /// How many streams the vendor allows now; none before its settings have come.
 fn allowed(driven: &Driven) -> usize {
     let connection = driven.lock().unwrap_or_else(PoisonError::into_inner);
-    connection.current_max_send_streams()
+    connection
+        .as_ref()
+        .map_or(0, Connection::current_max_send_streams)
 }
 
 enum Turn {
@@ -341,14 +345,21 @@ async fn handshake(
         }
         Err(_) => return Err(timed_out()),
     };
-    let driven = Arc::new(Mutex::new(connection));
+    let driven = Arc::new(Mutex::new(Some(connection)));
     let connection = Arc::clone(&driven);
     // Ends when its senders and streams are gone.
     tokio::spawn(async move {
         let _slot = slot;
         let end = poll_fn(|cx| {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
-            Pin::new(&mut *connection).poll(cx)
+            let Some(running) = connection.as_mut() else {
+                return Poll::Ready(Ok(()));
+            };
+            let end = Pin::new(running).poll(cx);
+            if end.is_ready() {
+                *connection = None;
+            }
+            end
         });
         if let Err(error) = end.await {
             tracing::debug!(error = %error, "connection to a vendor ended");
