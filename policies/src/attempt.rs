@@ -15,7 +15,7 @@
 //!
 //! Every step keeps all bounds at once: attempts over all targets, the deadline, the retry budgets
 //! of target and tenant, the longest wait, and the route's word on ambiguous outcomes. The order of
-//! preference is in [`course`]:
+//! preference, in `course`, is:
 //!
 //! 1. after a failure that may pass, the same target and its peers, as long as every target still
 //!    untried keeps its share of the attempts;

@@ -98,3 +98,54 @@ impl RetryBudget {
         self.recent.totals(now) == (0, 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(ms: u64) -> Instant {
+        Instant(1_000_000_000_000 + ms * 1_000_000)
+    }
+
+    /// Retries granted at an instant until the first refusal.
+    fn granted(budget: &mut RetryBudget, now: Instant) -> u32 {
+        (0..u32::MAX)
+            .find(|_| !budget.spend(now))
+            .unwrap_or(u32::MAX)
+    }
+
+    #[test]
+    fn a_quiet_target_has_the_floor_of_the_window() {
+        let mut budget = RetryBudget::new(RetryBudgetPolicy::default());
+        assert_eq!(granted(&mut budget, at(0)), 30);
+        assert_eq!(granted(&mut budget, at(8_900)), 0);
+        assert_eq!(granted(&mut budget, at(10_000)), 30);
+    }
+
+    #[test]
+    fn a_busy_target_has_a_tenth_of_its_requests() {
+        let mut budget = RetryBudget::new(RetryBudgetPolicy::default());
+        for i in 0..5_000 {
+            budget.note_request(at(i));
+        }
+        assert_eq!(granted(&mut budget, at(5_000)), 500);
+        // What was not used in a busy time is not saved up.
+        assert_eq!(granted(&mut budget, at(60_000)), 30);
+        assert!(!budget.is_idle(at(60_000)));
+        assert!(budget.is_idle(at(70_001)));
+    }
+
+    #[test]
+    fn a_budget_of_nothing_grants_nothing() {
+        let mut budget = RetryBudget::new(RetryBudgetPolicy::new(0.0, 0).unwrap());
+        budget.note_request(at(0));
+        assert_eq!(granted(&mut budget, at(0)), 0);
+    }
+
+    #[test]
+    fn a_ratio_that_is_no_share_is_refused() {
+        for ratio in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert!(RetryBudgetPolicy::new(ratio, 3).is_err());
+        }
+    }
+}

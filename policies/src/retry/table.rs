@@ -211,3 +211,80 @@ pub const fn client_status(class: Class, dialect: ErrorDialect) -> ClientStatus 
         | Class::VendorAuth => ClientStatus::Fixed(502),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::string::String;
+
+    use super::*;
+
+    const CLASSES: [Class; 15] = [
+        Class::RateLimited,
+        Class::QuotaExhausted,
+        Class::Overloaded,
+        Class::ServerError,
+        Class::Timeout,
+        Class::Transport,
+        Class::MalformedResponse,
+        Class::StreamInterrupted,
+        Class::ContextOverflow,
+        Class::ContentPolicy,
+        Class::InvalidRequest,
+        Class::VendorAuth,
+        Class::ModelUnavailable,
+        Class::ClientGone,
+        Class::Other,
+    ];
+
+    /// In the order of the contract (behaviour.md, section 3), to be read beside it.
+    #[test]
+    fn the_table_is_the_contracts() {
+        let mut table = String::new();
+        for class in CLASSES {
+            let row = disposition(class);
+            let status = client_status(class, ErrorDialect::OpenAi);
+            let line = format!(
+                "{:20} same {:10} key {:6} fallback {:15} {:7} {:4} {:4} {status:?}\n",
+                class.as_str(),
+                format!("{:?}", row.same_target),
+                format!("{:?}", row.other_key),
+                format!("{:?}", row.fallback),
+                format!("{:?}", row.health),
+                format!("{:?}", row.key),
+                format!("{:?}", row.target),
+            );
+            table.push_str(&line);
+        }
+        insta::assert_snapshot!(table, @r#"
+rate_limited         same BackOff    key AtOnce fallback WhenWaitTooLong Alive   Cool None Fixed(429)
+quota_exhausted      same Never      key AtOnce fallback Yes             Alive   Open None Fixed(429)
+overloaded           same BackOff    key No     fallback Yes             Counts  None None Fixed(503)
+server_error         same BackOff    key No     fallback Yes             Counts  None None Fixed(502)
+timeout              same LastResort key No     fallback Yes             Counts  None None Fixed(504)
+transport            same BackOff    key No     fallback Yes             Counts  None None Fixed(502)
+malformed_response   same Once       key No     fallback Yes             Counts  None None Fixed(502)
+stream_interrupted   same BackOff    key No     fallback Yes             Counts  None None Fixed(502)
+context_overflow     same Never      key No     fallback LargerWindow    Alive   None None Fixed(400)
+content_policy       same Never      key No     fallback WhereRouteSays  Alive   None None Vendors
+invalid_request      same Never      key No     fallback IfTargetAtFault Alive   None None Vendors
+vendor_auth          same Never      key AtOnce fallback Yes             Alive   Open None Fixed(502)
+model_unavailable    same Never      key No     fallback Yes             Alive   None Open Fixed(502)
+client_gone          same Never      key No     fallback Never           Nothing None None Nobody
+other                same Once       key No     fallback Yes             Nothing None None Fixed(502)
+"#);
+    }
+
+    #[test]
+    fn anthropics_clients_know_an_overload_by_529() {
+        for class in CLASSES {
+            let (ours, theirs) = (
+                client_status(class, ErrorDialect::OpenAi),
+                client_status(class, ErrorDialect::Anthropic),
+            );
+            assert_eq!(ours == theirs, class != Class::Overloaded);
+        }
+        let overload = client_status(Class::Overloaded, ErrorDialect::Anthropic);
+        assert_eq!(overload, ClientStatus::Fixed(529));
+    }
+}
