@@ -3,7 +3,7 @@
 //!
 //! Harnesses already say more than they are asked: session ids in headers, a JSON text in a metadata
 //! field, a cache key that is a thread id (wire-facts, section I). [`declared`] puts those sources in
-//! order. [`mod@harness`] knows clients by what they send anyway, and with that how they retry.
+//! order. [`harness()`] knows clients by what they send anyway, and with that how they retry.
 //! [`runaway`] stops a run that only burns money.
 //!
 //! Limits: everything here is the client's word. It attributes and protects within one tenant; it
