@@ -14,5 +14,6 @@ pub mod bench;
 pub mod cases;
 pub mod client;
 pub mod clock;
+pub mod scenario;
 pub mod vendor;
 pub mod wire;

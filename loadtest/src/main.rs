@@ -15,6 +15,7 @@ use clap::{Parser, Subcommand};
 use serde_json::json;
 use whippletree_loadtest::bench::{self, relay};
 use whippletree_loadtest::cases::{self, Outcome};
+use whippletree_loadtest::scenario;
 use whippletree_loadtest::vendor::{Generator, Identity, Options, Script, Vendor};
 
 #[derive(Parser)]
@@ -59,6 +60,24 @@ enum Command {
     Cases(CaseArguments),
     /// Measures the gateway beside nginx, a bare relay and none (example: `bench --seconds 5 --check`)
     Bench(BenchArguments),
+    /// Plays scenarios and audits the books (example: `scenario loadtest/scenarios/outage.toml`)
+    Scenario {
+        /// Their files
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// The gateway's executable; `whippletree` beside this one when absent
+        #[arg(long)]
+        gateway: Option<PathBuf>,
+        /// Instead of the scenario's own duration
+        #[arg(long)]
+        seconds: Option<u64>,
+        /// Instead of the scenario's own number of clients
+        #[arg(long)]
+        clients: Option<usize>,
+        /// Prints JSON lines
+        #[arg(long)]
+        json: bool,
+    },
     /// The least that a proxy can be, as a yardstick (example: `relay --listen 127.0.0.1:9001 --upstream 127.0.0.1:9000`)
     Relay {
         /// Where it listens
@@ -182,6 +201,28 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 vendor(Script::generate(rules), listening).await
             }
             Command::Cases(arguments) => play_cases(arguments).await,
+            Command::Scenario {
+                files,
+                gateway,
+                seconds,
+                clients,
+                json,
+            } => {
+                let gateway = gateway_or_default(gateway)?;
+                let mut code = ExitCode::SUCCESS;
+                for file in files {
+                    let options = scenario::Options {
+                        file,
+                        gateway: gateway.clone(),
+                        seconds,
+                        clients,
+                    };
+                    if !tell_scenario(&options, json).await? {
+                        code = ExitCode::FAILURE;
+                    }
+                }
+                Ok(code)
+            }
             Command::Bench(arguments) => measure(arguments).await,
             Command::Relay {
                 listen,
@@ -244,6 +285,37 @@ async fn play_cases(arguments: CaseArguments) -> anyhow::Result<ExitCode> {
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// Plays one scenario; whether everything held.
+async fn tell_scenario(options: &scenario::Options, json: bool) -> anyhow::Result<bool> {
+    let outcome = scenario::run(options, |line| {
+        if !json {
+            println!("  {line}");
+        }
+    })
+    .await?;
+    let held = outcome.faults.is_empty();
+    if json {
+        println!("{}", serde_json::to_string(&outcome)?);
+        return Ok(held);
+    }
+    println!(
+        "{} {}: {} requests, {} whole, {} errors, {} left, {} vendor calls, first content p50 {} ms p99 {} ms",
+        if held { "passed" } else { "FAILED" },
+        outcome.name,
+        outcome.requests,
+        outcome.whole,
+        outcome.errors,
+        outcome.left,
+        outcome.vendor_calls,
+        outcome.first_content_ms.0,
+        outcome.first_content_ms.1,
+    );
+    for fault in &outcome.faults {
+        println!("     {fault}");
+    }
+    Ok(held)
 }
 
 async fn measure(arguments: BenchArguments) -> anyhow::Result<ExitCode> {

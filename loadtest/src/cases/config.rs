@@ -16,16 +16,16 @@ use super::case::Case;
 
 /// The gateway's configuration under construction.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(crate) struct Settings {
     table: Table,
     /// The route's name.
-    pub(super) model: String,
+    pub(crate) model: String,
     /// Vendors in the route's order; empty means all of them by name.
-    pub(super) plan: Vec<String>,
+    pub(crate) plan: Vec<String>,
     /// Whether they share the load instead.
-    pub(super) balance: bool,
+    pub(crate) balance: bool,
     /// Per vendor: the kind, where it is not its dialect's.
-    pub(super) kinds: BTreeMap<String, String>,
+    pub(crate) kinds: BTreeMap<String, String>,
     per_vendor: Vec<(Option<String>, String, Toml)>,
 }
 
@@ -35,7 +35,7 @@ impl Settings {
     /// # Errors
     ///
     /// When a name of the case's configuration is not mapped.
-    pub(super) fn of(case: &Case) -> anyhow::Result<Self> {
+    pub(crate) fn of(case: &Case) -> anyhow::Result<Self> {
         let mut settings = Self::new(&case.model());
         for (name, value) in &case.input.config {
             settings.map(name, value)?;
@@ -44,7 +44,7 @@ impl Settings {
     }
 
     /// The configuration that every case starts from, with one route of this name.
-    pub(super) fn new(model: &str) -> Self {
+    pub(crate) fn new(model: &str) -> Self {
         let mut settings = Self {
             table: Table::new(),
             model: model.to_owned(),
@@ -65,13 +65,13 @@ impl Settings {
     }
 
     /// Sets a key by its dotted path.
-    pub(super) fn set(&mut self, path: &str, value: impl Into<Toml>) {
+    pub(crate) fn set(&mut self, path: &str, value: impl Into<Toml>) {
         let keys: Vec<&str> = path.split('.').collect();
         insert(&mut self.table, &keys, value.into());
     }
 
     /// Sets a key of the route.
-    pub(super) fn route(&mut self, path: &str, value: impl Into<Toml>) {
+    pub(crate) fn route(&mut self, path: &str, value: impl Into<Toml>) {
         let model = self.model.clone();
         let mut keys = vec!["routes", model.as_str()];
         keys.extend(path.split('.'));
@@ -79,13 +79,13 @@ impl Settings {
     }
 
     /// Sets a key of one provider, or of all.
-    pub(super) fn provider(&mut self, vendor: Option<&str>, path: &str, value: impl Into<Toml>) {
+    pub(crate) fn provider(&mut self, vendor: Option<&str>, path: &str, value: impl Into<Toml>) {
         self.per_vendor
             .push((vendor.map(str::to_owned), path.to_owned(), value.into()));
     }
 
     /// Adds a tenant with one key and these limits on requests.
-    pub(super) fn tenant(&mut self, key: &str, requests_per_minute: Option<i64>) {
+    pub(crate) fn tenant(&mut self, key: &str, requests_per_minute: Option<i64>) {
         let digest = Sha256::digest(key.as_bytes());
         let hex: String = digest
             .iter()
@@ -106,7 +106,7 @@ impl Settings {
     /// # Errors
     ///
     /// When the table cannot be written as TOML.
-    pub(super) fn text(
+    pub(crate) fn text(
         &self,
         listen: SocketAddr,
         admin: SocketAddr,

@@ -24,9 +24,10 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub use case::Case;
+pub(crate) use config::Settings;
 use run::Run;
 pub use seen::Seen;
-pub(crate) use world::free_port;
+pub(crate) use world::{World, free_port};
 
 use crate::clock;
 

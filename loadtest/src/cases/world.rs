@@ -20,11 +20,11 @@ const START_LIMIT: Duration = Duration::from_secs(15);
 
 /// Vendors and a gateway; gone when dropped.
 #[derive(Debug)]
-pub(super) struct World {
+pub(crate) struct World {
     /// By the case's names.
-    pub(super) vendors: BTreeMap<String, Vendor>,
+    pub(crate) vendors: BTreeMap<String, Vendor>,
     /// The gateway.
-    pub(super) gateway: Gateway,
+    pub(crate) gateway: Gateway,
 }
 
 impl World {
@@ -33,7 +33,7 @@ impl World {
     /// # Errors
     ///
     /// When a script cannot be played or the gateway does not become ready.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         binary: &Path,
         scripts: BTreeMap<String, Script>,
         settings: &Settings,
@@ -67,25 +67,25 @@ impl World {
     /// # Errors
     ///
     /// When the case has none of that name.
-    pub(super) fn vendor(&self, name: &str) -> anyhow::Result<&Vendor> {
+    pub(crate) fn vendor(&self, name: &str) -> anyhow::Result<&Vendor> {
         self.vendors
             .get(name)
             .with_context(|| format!("the case has no vendor {name}"))
     }
 
     /// Requests that all vendors got.
-    pub(super) fn attempts(&self) -> u64 {
+    pub(crate) fn attempts(&self) -> u64 {
         self.vendors.values().map(Vendor::request_count).sum()
     }
 }
 
 /// A gateway process with a configuration of its own.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub(crate) struct Gateway {
     /// The data plane.
-    pub(super) addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     /// The admin plane.
-    pub(super) admin: SocketAddr,
+    pub(crate) admin: SocketAddr,
     child: Child,
     folder: PathBuf,
     known: Vec<(String, String, SocketAddr)>,
@@ -147,12 +147,12 @@ impl Gateway {
     }
 
     /// What it wrote to its standard output and error.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// Its configuration file.
-    pub(super) fn config_path(&self) -> PathBuf {
+    pub(crate) fn config_path(&self) -> PathBuf {
         self.folder.join("whippletree.toml")
     }
 
@@ -161,7 +161,7 @@ impl Gateway {
     /// # Errors
     ///
     /// When the file cannot be written.
-    pub(super) fn write_config(
+    pub(crate) fn write_config(
         &self,
         settings: &Settings,
         listen: SocketAddr,
@@ -173,7 +173,7 @@ impl Gateway {
     }
 
     /// Its process id.
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id().unwrap_or(0)
     }
 
@@ -182,12 +182,12 @@ impl Gateway {
     /// # Errors
     ///
     /// When the process is gone.
-    pub(super) fn resident_bytes(&self) -> anyhow::Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
         crate::bench::cpu::resident_bytes(self.pid())
     }
 
     /// An answer of the admin plane.
-    pub(super) async fn ask(&self, path: &str) -> Answer {
+    pub(crate) async fn ask(&self, path: &str) -> Answer {
         Call::get(path).send(self.admin).await
     }
 
@@ -196,7 +196,7 @@ impl Gateway {
     /// # Errors
     ///
     /// When the answer is no such list.
-    pub(super) async fn rows(&self, path: &str, name: &str) -> anyhow::Result<Vec<Value>> {
+    pub(crate) async fn rows(&self, path: &str, name: &str) -> anyhow::Result<Vec<Value>> {
         let answer = self.ask(path).await;
         let json = answer.json();
         let rows = json.get(name).and_then(Value::as_array);
@@ -209,7 +209,7 @@ impl Gateway {
     /// # Errors
     ///
     /// When they do not appear within five seconds.
-    pub(super) async fn exchanges(&self, count: usize) -> anyhow::Result<Vec<Value>> {
+    pub(crate) async fn exchanges(&self, count: usize) -> anyhow::Result<Vec<Value>> {
         self.until("/admin/v1/requests?limit=1000", "requests", |rows| {
             rows.len() >= count
         })
@@ -221,7 +221,7 @@ impl Gateway {
     /// # Errors
     ///
     /// When it does not within five seconds.
-    pub(super) async fn ledger(
+    pub(crate) async fn ledger(
         &self,
         done: impl Fn(&[Value]) -> bool,
     ) -> anyhow::Result<Vec<Value>> {

@@ -24,6 +24,7 @@
 //! resets the stream, not the connection.
 
 mod answer;
+mod chaos;
 pub mod generate;
 mod http1;
 mod http2;
@@ -45,6 +46,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::client::{Piece, events_of};
 use crate::clock;
 use answer::Stage;
+pub use chaos::Chaos;
 pub use generate::Generator;
 pub use plan::expand;
 pub use record::{Recording, Request};

@@ -68,7 +68,7 @@ async fn recorded_as_failed(run: &mut Run<'_>, world: &World) -> anyhow::Result<
         .cloned()
         .unwrap_or_default();
     run.expect(
-        outcome == "stream_interrupted",
+        outcome == "interrupted",
         format!("the exchange's outcome is {outcome}"),
     );
     Ok(())

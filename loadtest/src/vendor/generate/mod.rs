@@ -23,6 +23,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answer::Asked;
+use super::chaos::Chaos;
 use super::script::Reply;
 use crate::clock;
 use cache::Prefixes;
@@ -44,6 +45,8 @@ pub struct Generator {
     pub models: Vec<String>,
     /// The prompt cache.
     pub cache: CacheRules,
+    /// Faults by chance.
+    pub chaos: Chaos,
 }
 
 impl Default for Generator {
@@ -55,6 +58,7 @@ impl Default for Generator {
             tool_rounds: 2,
             models: Vec::new(),
             cache: CacheRules::default(),
+            chaos: Chaos::default(),
         }
     }
 }
@@ -174,6 +178,10 @@ impl Generating {
     }
 
     pub(super) fn answer(&self, asked: Asked<'_>) -> Reply {
+        self.rules.chaos.spoil(asked.number, self.proper(asked))
+    }
+
+    fn proper(&self, asked: Asked<'_>) -> Reply {
         let path = asked.path.split('?').next().unwrap_or_default();
         if asked.method == "GET" && path.ends_with("/models") {
             return other::models(&self.rules);
