@@ -10,11 +10,13 @@
 //! grows without bound while the database cannot be written; its size is a metric. In memory
 //! ([`config::Store::Memory`]) there is no log, and everything is lost at exit.
 
+pub mod calendar;
 mod migrate;
 pub mod query;
 mod replay;
 mod spool;
 mod sqlite;
+pub mod usage;
 
 mod writer;
 
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -38,6 +41,9 @@ use crate::exchange::Exchange;
 
 /// Records between the response path and the writer thread; more wait in the log.
 const QUEUE: usize = 8192;
+
+/// How long a query of the admin plane may take.
+const LONGEST_QUERY: Duration = Duration::from_secs(30);
 
 /// The store could not be opened or read.
 #[derive(Debug, thiserror::Error)]
@@ -71,9 +77,27 @@ pub enum StoreError {
         /// The first that differs.
         version: i64,
     },
+    /// More groups than an answer may have.
+    #[error("more than {groups} groups: narrow the period or group by less", groups = usage::GROUPS)]
+    TooManyGroups,
+    /// The query took longer than a query may.
+    #[error("the query took too long: narrow the period")]
+    TooSlow,
+    /// A time is beyond the calendar.
+    #[error("a time is beyond the calendar")]
+    Calendar(#[from] jiff::Error),
     /// SQLite failed.
     #[error("the database failed")]
-    Sqlite(#[from] rusqlite::Error),
+    Sqlite(#[source] rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::OperationInterrupted) => Self::TooSlow,
+            _ => Self::Sqlite(error),
+        }
+    }
 }
 
 /// The store, open; owns the writer thread.
@@ -97,7 +121,7 @@ impl Store {
         match config {
             config::Store::Memory => {
                 let db = sqlite::open_in_memory()?;
-                let reader = Reader::new(Database::Memory(Arc::clone(&db)));
+                let reader = Reader::new(Database::Memory(Arc::clone(&db)), Some(LONGEST_QUERY));
                 Self::start(Connected::Shared(db), reader, None, Replayed::default())
             }
             config::Store::Sqlite(path) => {
@@ -112,7 +136,7 @@ impl Store {
                 let mut db = sqlite::open_to_write(path)?;
                 let replayed = replay::replay(&dir, &mut db, spool.head().segment)?;
                 let db = Connected::Own(Box::new(db));
-                let reader = Reader::new(Database::File(path.clone()));
+                let reader = Reader::new(Database::File(path.clone()), Some(LONGEST_QUERY));
                 Self::start(db, reader, Some(Log { dir, spool, lock }), replayed)
             }
         }

@@ -5,6 +5,7 @@
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Row, params_from_iter};
@@ -17,22 +18,29 @@ use whippletree_policies::usage::Usage;
 
 use super::StoreError;
 use super::sqlite::{self, Database};
+use crate::clock;
 use crate::exchange::End;
 
 /// Connections kept open between queries.
 const IDLE: usize = 4;
 
+/// Steps of SQLite's machine between looks at the clock: some milliseconds.
+const STEPS: i32 = 100_000;
+
 /// Reads the store; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Reader {
     database: Database,
+    /// How long a query may take.
+    longest: Option<Duration>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Reader {
-    pub(super) fn new(database: Database) -> Self {
+    pub(super) fn new(database: Database, longest: Option<Duration>) -> Self {
         Self {
             database,
+            longest,
             idle: Arc::default(),
         }
     }
@@ -44,7 +52,7 @@ impl Reader {
     ///
     /// The file does not exist, or is no database of this release.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
-        let reader = Self::new(Database::File(path.to_owned()));
+        let reader = Self::new(Database::File(path.to_owned()), None);
         reader.with(|_| Ok(()))?;
         Ok(reader)
     }
@@ -155,19 +163,35 @@ impl Reader {
         read: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let path = match &self.database {
-            Database::Memory(db) => return read(&sqlite::lock(db)),
+            Database::Memory(db) => return self.limited(&mut sqlite::lock(db), read),
             Database::File(path) => path,
         };
         let idle = self.idle().pop();
-        let db = match idle {
+        let mut db = match idle {
             Some(db) => db,
             None => sqlite::open_to_read(path)?,
         };
-        let result = read(&db);
+        let result = self.limited(&mut db, read);
         let mut idle = self.idle();
         if result.is_ok() && idle.len() < IDLE {
             idle.push(db);
         }
+        result
+    }
+
+    /// A query without an index could run for ever, and nobody would wait for it any more.
+    fn limited<T>(
+        &self,
+        db: &mut Connection,
+        read: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let Some(longest) = self.longest else {
+            return read(db);
+        };
+        let end = clock::std_now() + longest;
+        db.progress_handler(STEPS, Some(move || clock::std_now() > end))?;
+        let result = read(db);
+        db.progress_handler(0, None::<fn() -> bool>)?;
         result
     }
 
