@@ -64,6 +64,19 @@ pub enum Api {
     Responses,
 }
 
+impl Api {
+    /// The name used in records and filters.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Completions => "completions",
+            Self::Embeddings => "embeddings",
+            Self::Other => "other",
+            Self::Responses => "responses",
+        }
+    }
+}
+
 /// Whose error and stream shapes the client expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

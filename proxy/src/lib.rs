@@ -13,6 +13,7 @@ pub mod exchange;
 pub mod gateway;
 pub mod keys;
 pub mod pipeline;
+pub mod report;
 pub mod server;
 pub mod store;
 pub mod telemetry;

@@ -125,9 +125,9 @@ mod tests {
         let mut db = Connection::open_in_memory().unwrap();
         migrate(&mut db).unwrap();
         db.execute(
-            "INSERT INTO ledger (request_id, attempt, kind, time, tenant, target, last, cost_pico,
-                                 estimated)
-             VALUES (zeroblob(16), 1, 'settle', 0, 't', 'p/m', 1, 5, 0)",
+            "INSERT INTO ledger (request_id, attempt, kind, time, tenant, api, target, last,
+                                 cost_pico, estimated)
+             VALUES (zeroblob(16), 1, 'settle', 0, 't', 'chat', 'p/m', 1, 5, 0)",
             (),
         )
         .unwrap();

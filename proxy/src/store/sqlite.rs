@@ -159,11 +159,11 @@ fn settle(
     transaction
         .prepare_cached(
             "INSERT OR IGNORE INTO ledger
-                 (request_id, attempt, kind, time, tenant, key, user, task, tags, harness, route,
+                 (request_id, attempt, kind, time, tenant, key, user, task, tags, harness, api, route,
                   target, last, input, cache_read, cache_write_5m, cache_write_1h, output,
                   reasoning, audio_input, audio_output, images, cost_pico, price_version, estimated)
              VALUES (?1, ?2, 'settle', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                     ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24)",
+                     ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
         )?
         .execute(params![
             &exchange.request_id.0,
@@ -175,6 +175,7 @@ fn settle(
             exchange.task,
             tags,
             exchange.harness,
+            exchange.api.as_str(),
             exchange.route.as_ref().map(RouteId::as_str),
             attempt.target.as_str(),
             number == exchange.attempts.len(),

@@ -26,6 +26,8 @@ pub const GROUPS: usize = 100_000;
 /// What totals are grouped by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Dimension {
+    /// The form of API.
+    Api,
     /// The client program.
     Harness,
     /// The virtual key's name.
@@ -52,6 +54,7 @@ impl Dimension {
     /// The column that it is read from.
     const fn column(&self) -> &'static str {
         match self {
+            Self::Api => "api",
             Self::Harness => "harness",
             Self::Key => "key",
             Self::Model | Self::Provider | Self::Target => "target",
@@ -73,8 +76,14 @@ impl Dimension {
                 let mut tags: HashMap<String, String> = serde_json::from_str(column).ok()?;
                 tags.remove(name).map(Into::into)
             }
-            Self::Harness | Self::Key | Self::Route | Self::Target => Some(column.into()),
-            Self::Task | Self::Tenant | Self::User => Some(column.into()),
+            Self::Api
+            | Self::Harness
+            | Self::Key
+            | Self::Route
+            | Self::Target
+            | Self::Task
+            | Self::Tenant
+            | Self::User => Some(column.into()),
         }
     }
 }
@@ -92,7 +101,9 @@ impl std::fmt::Display for Dimension {
 
 /// The text names no dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected tenant, key, user, task, provider, model, target, route, harness or tag:NAME")]
+#[error(
+    "expected tenant, key, user, task, provider, model, target, route, harness, api or tag:NAME"
+)]
 pub struct InvalidDimension;
 
 impl FromStr for Dimension {
@@ -100,6 +111,7 @@ impl FromStr for Dimension {
 
     fn from_str(text: &str) -> Result<Self, InvalidDimension> {
         Ok(match text {
+            "api" => Self::Api,
             "harness" => Self::Harness,
             "key" => Self::Key,
             "model" => Self::Model,

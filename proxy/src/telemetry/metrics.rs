@@ -13,16 +13,20 @@ use prometheus::{
     CounterVec, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Registry, TextEncoder,
 };
-use whippletree_policies::ids::RouteId;
+use whippletree_policies::ids::{ProviderId, RouteId};
 use whippletree_policies::outcome::Class;
+use whippletree_policies::route::breaker::BreakerState;
+use whippletree_policies::route::health::Standing;
 use whippletree_policies::time::UnixTime;
 
 use super::declare::{Declare, Described};
 use super::labels::{Label, Labels, OTHER};
 use super::series::{Cached, RouteSeries, SpendSeries, TargetSeries, count, with};
 use crate::config::Config;
+use crate::config::reload::Refused;
 use crate::exchange::{Api, Attempt, End, Exchange};
 use crate::store::Health;
+use crate::upstream::{Phase, PoolCounts};
 
 /// The most codes of refusals and rules of findings that get a series of their own. There are fewer
 /// in the source; the bound is for mistakes.
@@ -63,6 +67,10 @@ pub struct Metrics {
 
     connections: IntGauge,
     pool_connections: IntGaugeVec,
+    pool_opened: IntCounterVec,
+    pool_reused: IntCounterVec,
+    pool_cancelled: IntCounterVec,
+    pool_failures: IntCounterVec,
 
     ledger_waiting: IntGauge,
     ledger_failing: IntGauge,
@@ -73,17 +81,6 @@ pub struct Metrics {
 
     reload_successful: IntGauge,
     reload_success_time: Gauge,
-}
-
-/// The state of a target's breaker, as a metric shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BreakerState {
-    /// Serves: 0.
-    Closed,
-    /// Tries one request: 1.
-    HalfOpen,
-    /// Left alone: 2.
-    Open,
 }
 
 impl Metrics {
@@ -120,7 +117,7 @@ impl Metrics {
             retries: new.int_counters("retries_total", "Attempts at the target that had just failed, by the class of that failure.", &["route", "class"])?,
             fallbacks: new.int_counters("fallbacks_total", "Attempts at another target than the one that had just failed.", &["from", "to"])?,
             unclassified: new.int_counters("unclassified_failures_total", "Failures that no rule knows: a vendor has a new way to fail.", &["target"])?,
-            breaker: new.int_gauges("breaker_state", "0 closed, 1 half-open, 2 open.", &["target"])?,
+            breaker: new.int_gauges("breaker_state", "0 closed, 1 half-open, 2 open, or shut because its model or key is refused.", &["target"])?,
 
             tokens: new.int_counters("tokens_total", "Tokens by kind; cache_read and cache_write are parts of input, reasoning of output.", &["tenant", "route", "target", "kind"])?,
             cache_read: new.int_counters("cache_read_tokens_total", "Input tokens that vendors report as read from their prompt cache.", &["tenant", "route", "target"])?,
@@ -135,6 +132,11 @@ impl Metrics {
 
             connections: new.int_gauge("client_connections", "Open connections from clients.")?,
             pool_connections: new.int_gauges("pool_connections", "Connections to a provider: idle, in_use, or requests waiting for one.", &["provider", "state"])?,
+
+            pool_opened: new.int_counters("pool_connections_opened_total", "Connections opened to a provider.", &["provider"])?,
+            pool_reused: new.int_counters("pool_connections_reused_total", "Calls that took a connection that was open already.", &["provider"])?,
+            pool_cancelled: new.int_counters("pool_calls_cancelled_total", "Calls whose answer was dropped before its end.", &["provider"])?,
+            pool_failures: new.int_counters("pool_failures_total", "Calls that failed below HTTP, by the phase that they were in.", &["provider", "phase"])?,
 
             ledger_waiting: new.int_gauge("ledger_waiting_exchanges", "Recorded exchanges that are not in the database yet.")?,
             ledger_failing: new.int_gauge("ledger_failing", "1 while the database cannot be written.")?,
@@ -156,19 +158,18 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Takes the label values of a configuration that was just accepted. Series of labels that are
-    /// gone stay until the process ends.
-    pub fn configure(&self, config: &Config, now: UnixTime) {
+    /// Takes the label values of a configuration that is in force from now on. Series of labels that
+    /// are gone stay until the process ends.
+    pub fn configure(&self, config: &Config) {
         self.labels
             .store(Arc::new(Cached::new(Labels::new(config))));
-        self.reload_successful.set(1);
-        #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
-        self.reload_success_time.set(now.0 as f64 / 1e3);
     }
 
-    /// A configuration was refused; the old one stays.
-    pub fn reload_failed(&self) {
-        self.reload_successful.set(0);
+    /// How the last reload ended, and since when the configuration in force is so.
+    pub fn set_reload(&self, refused: Option<&Refused>, since: UnixTime) {
+        self.reload_successful.set(i64::from(refused.is_none()));
+        #[expect(clippy::cast_precision_loss, reason = "exact for 285,000 years")]
+        self.reload_success_time.set(since.0 as f64 / 1e3);
     }
 
     /// A client's request has begun. [`Self::request_ended`] must follow.
@@ -327,23 +328,48 @@ impl Metrics {
         }
     }
 
-    /// The state of a target's breaker. Targets beyond the configuration share a series, which
-    /// shows the last that was set.
-    pub fn set_breaker(&self, target: &str, state: BreakerState) {
+    /// The state of targets' breakers. Targets beyond the configuration share a series, which shows
+    /// the worst.
+    pub fn set_breakers(&self, standings: &[Standing]) {
         let cached = self.labels.load();
-        let name = cached.labels.targets.name(cached.labels.target(target));
-        self.breaker.with_label_values(&[name]).set(match state {
-            BreakerState::Closed => 0,
-            BreakerState::HalfOpen => 1,
-            BreakerState::Open => 2,
-        });
+        self.breaker.reset();
+        for standing in standings {
+            let label = cached.labels.target(standing.target.as_str());
+            let gauge = self
+                .breaker
+                .with_label_values(&[cached.labels.targets.name(label)]);
+            let state = match (standing.breaker, standing.shut) {
+                (BreakerState::Open { .. }, _) | (_, Some(_)) => 2,
+                (BreakerState::HalfOpen, None) => 1,
+                (BreakerState::Closed, None) => 0,
+            };
+            gauge.set(gauge.get().max(state));
+        }
     }
 
-    /// A provider's connections. `provider` is a name of the configuration.
-    pub fn set_pool(&self, provider: &str, idle: usize, in_use: usize, waiting: usize) {
-        for (state, number) in [("idle", idle), ("in_use", in_use), ("waiting", waiting)] {
-            let gauge = self.pool_connections.with_label_values(&[provider, state]);
-            gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+    /// Connections and calls of each provider, which are names of the configuration.
+    pub fn set_pools<'a>(&self, pools: impl IntoIterator<Item = (&'a ProviderId, PoolCounts)>) {
+        for (provider, pool) in pools {
+            let provider = provider.as_str();
+            let states = [
+                ("idle", pool.idle),
+                ("in_use", pool.in_use),
+                ("waiting", pool.waiting),
+            ];
+            for (state, number) in states {
+                let gauge = self.pool_connections.with_label_values(&[provider, state]);
+                gauge.set(i64::try_from(number).unwrap_or(i64::MAX));
+            }
+            let counter = |family: &IntCounterVec, to| {
+                raise(&family.with_label_values(&[provider]), to);
+            };
+            counter(&self.pool_opened, pool.created);
+            counter(&self.pool_reused, pool.reused);
+            counter(&self.pool_cancelled, pool.cancelled);
+            for (phase, failures) in Phase::ALL.iter().zip(pool.failures) {
+                let names = [provider, phase.as_str()];
+                raise(&self.pool_failures.with_label_values(&names), failures);
+            }
         }
     }
 

@@ -62,7 +62,27 @@ fn every_metric_of_a_call_derives_from_its_exchange() {
         ..exchange(8)
     };
     metrics.observe(&refused);
-    metrics.set_breaker("openai/gpt-5.6", BreakerState::Open);
+    let standing = |target: &str, breaker, shut| Standing {
+        target: target.into(),
+        breaker,
+        shut,
+        keys: Vec::new(),
+    };
+    metrics.set_breakers(&[
+        standing(
+            "a/shut",
+            BreakerState::Closed,
+            Some(Class::ModelUnavailable),
+        ),
+        standing("b/fine", BreakerState::Closed, None),
+    ]);
+    let pool = PoolCounts {
+        idle: 1,
+        in_use: 2,
+        reused: 5,
+        ..PoolCounts::default()
+    };
+    metrics.set_pools([(&"openai".into(), pool)]);
     insta::assert_snapshot!(samples(&metrics));
 }
 

@@ -26,6 +26,7 @@ CREATE TABLE ledger (
     task            TEXT,
     tags            TEXT,                 -- JSON object; NULL when there are none
     harness         TEXT,
+    api             TEXT    NOT NULL,     -- the form of API: chat, embeddings, ...
     route           TEXT,
     target          TEXT    NOT NULL,     -- provider/model
     last            INTEGER NOT NULL,     -- 1 on a request's last attempt: so requests can be counted

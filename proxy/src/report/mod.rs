@@ -1,0 +1,3 @@
+//! Totals in the forms that people and tools read.
+
+pub mod usage;
