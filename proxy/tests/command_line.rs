@@ -183,3 +183,74 @@ fn a_new_key_is_printed_with_the_line_that_makes_it_known() {
       { name = "ci", sha256 = "HASH" },
     "#);
 }
+
+/// Answers one request of the admin plane and returns it.
+fn admin_plane(answer: &'static str) -> (String, std::thread::JoinHandle<String>) {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let asked = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut head = String::new();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while !head.ends_with("\r\n\r\n") {
+            reader.read_line(&mut head).unwrap();
+        }
+        stream.write_all(answer.as_bytes()).unwrap();
+        head
+    });
+    (url, asked)
+}
+
+#[test]
+fn usage_is_a_table_of_what_the_gateway_in_operation_says() {
+    let here = directory(None);
+    let answer =
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\ntenant,requests,cost_usd\r\nacme,12,1.5\r\n";
+    let (url, asked) = admin_plane(answer);
+    let ran = run(
+        here.path(),
+        &[("WHIPPLETREE_ADMIN_TOKEN", "a-token-of-16-bytes")],
+        &[
+            "usage", "--by", "tenant", "--only", "user=a b", "--admin", &url,
+        ],
+    );
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(
+        ran.out,
+        "tenant  requests  cost_usd\nacme          12       1.5\n"
+    );
+    let head = asked.join().unwrap().to_ascii_lowercase();
+    let path = "get /admin/v1/usage?format=csv&group_by=tenant&user=a%20b http/1.1\r\n";
+    assert!(head.starts_with(path), "{head}");
+    assert!(
+        head.contains("authorization: bearer a-token-of-16-bytes\r\n"),
+        "{head}"
+    );
+}
+
+#[test]
+fn a_refusal_of_the_admin_plane_ends_with_one_and_says_why() {
+    let here = directory(None);
+    let answer = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 36\r\n\r\n{\"detail\":\"expected a bearer token\"}";
+    let (url, asked) = admin_plane(answer);
+    let ran = run(here.path(), &[], &["usage", "--admin", &url]);
+    assert_eq!(ran.code, 1);
+    assert_eq!(
+        ran.err,
+        "error: the admin plane refused (401 Unauthorized): expected a bearer token\n"
+    );
+    asked.join().unwrap();
+    let ran = run(
+        here.path(),
+        &[],
+        &["usage", "--admin", "http://127.0.0.1:1"],
+    );
+    assert_eq!(ran.code, 1);
+    assert!(
+        ran.err
+            .contains("cannot ask the admin plane at http://127.0.0.1:1"),
+        "{}",
+        ran.err
+    );
+}

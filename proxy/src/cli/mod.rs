@@ -4,8 +4,11 @@
 //! and 2 when it was asked wrongly or the configuration is at fault. What a command found goes to
 //! standard output, what went wrong to standard error.
 
+mod admin_plane;
 mod check;
 mod keys;
+mod table;
+mod usage;
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -27,6 +30,7 @@ struct Arguments {
 enum Command {
     Check(check::Check),
     Keys(keys::Keys),
+    Usage(usage::Usage),
 }
 
 /// How a command ended.
@@ -64,6 +68,7 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Check(check) => check.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Usage(usage) => usage.run(),
     };
     match ended {
         Ok(ending) => ending.into(),
