@@ -254,3 +254,31 @@ fn a_refusal_of_the_admin_plane_ends_with_one_and_says_why() {
         ran.err
     );
 }
+
+#[test]
+fn prices_are_listed_and_checked_against_a_catalogue() {
+    let here = directory(None);
+    let ran = run(
+        here.path(),
+        &[],
+        &["prices", "list", "openai/gpt-4o", "--json"],
+    );
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let rows: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(rows[0]["price"]["input"].is_string(), "{rows}");
+    let ran = run(here.path(), &[], &["prices", "list", "nobody/nothing"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+
+    // In the form of LiteLLM's catalogue, with a price of our own making.
+    let catalogue = r#"{"gpt-4o": {"litellm_provider": "openai", "mode": "chat",
+        "input_cost_per_token": 1e-3, "output_cost_per_token": 1e-3}}"#;
+    std::fs::write(here.path().join("catalogue.json"), catalogue).unwrap();
+    let ran = run(here.path(), &[], &["prices", "check", "catalogue.json"]);
+    assert_eq!(ran.code, 1);
+    let difference = "openai/gpt-4o: input: 2.5 or 1000 dollars a million tokens\n";
+    assert!(ran.out.starts_with(difference), "{}", ran.out);
+    std::fs::write(here.path().join("catalogue.json"), "[1]").unwrap();
+    let ran = run(here.path(), &[], &["prices", "check", "catalogue.json"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("catalogue.json is neither"), "{}", ran.err);
+}

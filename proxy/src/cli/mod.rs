@@ -7,6 +7,7 @@
 mod admin_plane;
 mod check;
 mod keys;
+mod prices;
 mod table;
 mod usage;
 
@@ -30,6 +31,7 @@ struct Arguments {
 enum Command {
     Check(check::Check),
     Keys(keys::Keys),
+    Prices(prices::Prices),
     Usage(usage::Usage),
 }
 
@@ -68,6 +70,7 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Check(check) => check.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Prices(prices) => prices.run(),
         Command::Usage(usage) => usage.run(),
     };
     match ended {
