@@ -27,6 +27,7 @@ pub(crate) struct Settings {
     /// Per vendor: the kind, where it is not its dialect's.
     pub(crate) kinds: BTreeMap<String, String>,
     per_vendor: Vec<(Option<String>, String, Toml)>,
+    price: Option<Table>,
 }
 
 impl Settings {
@@ -52,6 +53,7 @@ impl Settings {
             balance: false,
             kinds: BTreeMap::new(),
             per_vendor: Vec::new(),
+            price: None,
         };
         settings.set("allow_literal_secrets", true);
         settings.set("store.path", ":memory:");
@@ -141,18 +143,43 @@ impl Settings {
         } else {
             self.plan.clone()
         };
-        let targets = plan.iter().map(|name| {
+        let mut targets = Vec::new();
+        for name in &plan {
             let target = format!("{}/{}", name.to_lowercase(), self.model);
-            if !self.balance {
-                return Toml::String(target);
+            if let Some(price) = &self.price {
+                whole.set(
+                    &format!("targets.{target}.price"),
+                    Toml::Table(price.clone()),
+                );
             }
-            let mut row = Table::new();
-            row.insert("target".to_owned(), target.into());
-            row.insert("weight".to_owned(), 1.into());
-            Toml::Table(row)
-        });
-        whole.route("targets", Toml::Array(targets.collect()));
+            targets.push(if self.balance {
+                let mut row = Table::new();
+                row.insert("target".to_owned(), target.into());
+                row.insert("weight".to_owned(), 1.into());
+                Toml::Table(row)
+            } else {
+                Toml::String(target)
+            });
+        }
+        whole.route("targets", Toml::Array(targets));
         Ok(toml::to_string(&whole.table)?)
+    }
+
+    /// Prices per million tokens: one card, or one for small requests and one above 200,000 tokens.
+    fn price(&mut self, value: &Value) {
+        let card = |value: &Value| -> Table {
+            let rows = value.as_object().into_iter().flatten();
+            rows.map(|(name, price)| (name.clone(), Toml::String(price.to_string())))
+                .collect()
+        };
+        let mut price = card(value.get("base").unwrap_or(value));
+        price.insert("per".to_owned(), 1_000_000.into());
+        if let Some(over) = value.get("over_200k") {
+            let mut tier = card(over);
+            tier.insert("above".to_owned(), 200_000.into());
+            price.insert("tiers".to_owned(), Toml::Array(vec![Toml::Table(tier)]));
+        }
+        self.price = Some(price);
     }
 
     fn map(&mut self, name: &str, value: &Value) -> anyhow::Result<()> {
@@ -194,6 +221,11 @@ impl Settings {
             }
             "inflight_bytes_mib" => self.set("server.max_inflight_bytes", format!("{value}MiB")),
             "log" => self.set("telemetry.log", value.as_str().unwrap_or_default()),
+            "prices_usd_per_mtok" => self.price(value),
+            // A tier is chosen by the whole request's input here, as vendors do.
+            "tier_mode" if value == "whole_request" => {}
+            // Reservations are always made.
+            "reserve" if value == true => {}
             "tenant_rpm" => self.tenant(CLIENT_KEY, value.as_i64()),
             // Whatever is added to a hint is only ever positive here, in-flight counts are what
             // balancing goes by, and the time that a client may read nothing is the gateway's own.

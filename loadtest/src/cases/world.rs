@@ -133,7 +133,7 @@ impl Gateway {
                     last_lines(&self.log())
                 );
             }
-            if Call::get("/readyz").send(self.admin).await.status == 200 {
+            if self.ask("/readyz").await.status == 200 {
                 return Ok(());
             }
             if clock::now().saturating_duration_since(started) > START_LIMIT {
@@ -188,7 +188,11 @@ impl Gateway {
 
     /// An answer of the admin plane.
     pub(crate) async fn ask(&self, path: &str) -> Answer {
-        Call::get(path).send(self.admin).await
+        let call = Call {
+            timeout: Duration::from_secs(5),
+            ..Call::get(path)
+        };
+        call.send(self.admin).await
     }
 
     /// Rows of an admin list: all of `name` on the first page.

@@ -4,6 +4,7 @@
 //! says `not checked`, which fails the case: only positive evidence counts.
 
 mod client;
+mod ledger;
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ pub(super) async fn assertion(
             }
         }
         "assert_gap_ms" => gap(wanted, world),
-        "assert_ledger" => ledger(wanted, world).await,
+        "assert_ledger" => ledger::check(wanted, world).await,
         "assert_no_secret" => no_secret(wanted, world, answers).await,
         _ => vec![format!("not checked: {name}")],
     }
@@ -120,41 +121,6 @@ fn gap(wanted: &Value, world: &World) -> Vec<String> {
         number("/min"),
         number("/max")
     )]
-}
-
-async fn ledger(wanted: &Value, world: &World) -> Vec<String> {
-    let settled = |row: &Value| row.get("kind").is_some_and(|kind| kind == "settle");
-    let rows = match world.gateway.ledger(|rows| rows.iter().any(settled)).await {
-        Ok(rows) => rows,
-        Err(error) => return vec![format!("{error:#}")],
-    };
-    let Some(usage) = rows
-        .iter()
-        .find(|row| settled(row))
-        .and_then(|row| row.get("usage"))
-    else {
-        return vec!["no settled usage in the ledger".to_owned()];
-    };
-    let count = |name: &str| usage.get(name).and_then(Value::as_u64).unwrap_or(0);
-    let cache = count("cache_read_tokens")
-        + count("cache_write_5m_tokens")
-        + count("cache_write_1h_tokens");
-    let mut faults = Vec::new();
-    for (name, wanted) in wanted.as_object().into_iter().flatten() {
-        let got = match name.as_str() {
-            "prompt_tokens" => count("input_tokens"),
-            "completion_tokens" | "output" => count("output_tokens"),
-            "total_tokens" => count("input_tokens") + count("output_tokens"),
-            "input_uncached" => count("input_tokens").saturating_sub(cache),
-            "cache_read" => count("cache_read_tokens"),
-            other => {
-                faults.push(format!("not checked: assert_ledger.{other}"));
-                continue;
-            }
-        };
-        faults.extend(equal(&format!("ledger {name}"), &json!(got), wanted));
-    }
-    faults
 }
 
 /// Looks for a planted secret in everything that the gateway lets out.
