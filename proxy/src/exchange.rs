@@ -65,6 +65,17 @@ pub enum Api {
 }
 
 impl Api {
+    /// The path of the data plane.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Chat => "/v1/chat/completions",
+            Self::Completions => "/v1/completions",
+            Self::Embeddings => "/v1/embeddings",
+            Self::Other => "/v1/*",
+            Self::Responses => "/v1/responses",
+        }
+    }
+
     /// The name used in records and filters.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -6,15 +6,19 @@
 
 pub mod admin;
 pub mod api;
+pub mod boot;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod exchange;
 pub mod gateway;
 pub mod keys;
+pub mod limits;
 pub mod pipeline;
+pub mod prices;
 pub mod report;
 pub mod server;
+pub mod state;
 pub mod store;
 pub mod telemetry;
 pub mod tls;

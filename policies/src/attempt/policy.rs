@@ -102,6 +102,21 @@ impl RetryPolicy {
     }
 }
 
+impl Default for RetryPolicy {
+    /// Four attempts, the default back-off, and no wait beyond 30 s.
+    fn default() -> Self {
+        Self {
+            max_attempts: 4,
+            backoff: Backoff::default(),
+            max_wait: Duration::from_secs(30),
+            patience: Duration::from_secs(2),
+            min_attempt: Duration::from_millis(100),
+            ambiguous: Ambiguous::Once,
+            content_policy: ContentPolicy::Return,
+        }
+    }
+}
+
 /// Whether a request that a vendor may have served and billed is sent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Ambiguous {

@@ -44,6 +44,16 @@ impl Backoff {
     }
 }
 
+impl Default for Backoff {
+    /// Half a second at first, 20 seconds at most.
+    fn default() -> Self {
+        Self {
+            base: Duration::from_millis(500),
+            cap: Duration::from_secs(20),
+        }
+    }
+}
+
 /// What comes on top of a wait that a vendor asked for: up to a tenth of it.
 pub fn hint_jitter(hint: Duration, rng: &mut dyn Rng) -> Duration {
     random::duration_up_to(hint / 10, rng)

@@ -134,7 +134,7 @@ const CLASSIC: &[Api] = &[Api::Chat, Api::Completions, Api::Embeddings];
 const ALL: &[Api] = &[Api::Chat, Api::Completions, Api::Embeddings, Api::Responses];
 
 /// What most vendors are like; the rows say where they differ.
-const TYPICAL: Dialect = Dialect {
+pub const TYPICAL: Dialect = Dialect {
     kind: "",
     base_url: None,
     key_env: None,

@@ -8,6 +8,7 @@ mod admin_plane;
 mod check;
 mod keys;
 mod prices;
+mod serve;
 mod table;
 mod usage;
 
@@ -32,6 +33,7 @@ enum Command {
     Check(check::Check),
     Keys(keys::Keys),
     Prices(prices::Prices),
+    Serve(serve::Serve),
     Usage(usage::Usage),
 }
 
@@ -71,6 +73,7 @@ pub fn run() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Keys(keys) => keys.run(),
         Command::Prices(prices) => prices.run(),
+        Command::Serve(serve) => serve.run(),
         Command::Usage(usage) => usage.run(),
     };
     match ended {

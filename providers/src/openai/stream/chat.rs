@@ -274,17 +274,16 @@ impl ChatDecoder {
                 (None, Some(custom)) => (custom.name, custom.input),
                 (None, None) => (None, None),
             };
-            let slot = self.slot(choice, index);
+            let slot = self.slot(choice, index, id.as_deref());
             slot.free_form |= custom;
             if id.is_some() {
-                slot.id = id;
+                slot.id.clone_from(&id);
             }
-            self.extend(choice, index, name, arguments);
+            self.extend(choice, index, id.as_deref(), name, arguments);
         }
         if let Some(call) = &delta.function_call {
             any = true;
-            self.slot(choice, 0);
-            self.extend(choice, 0, call.name, call.arguments);
+            self.extend(choice, 0, None, call.name, call.arguments);
         }
         any
     }
@@ -305,10 +304,15 @@ impl ChatDecoder {
     }
 
     /// The call at that index of that choice. Calls of a second choice get indexes of their own.
-    fn slot(&mut self, choice: u64, index: u64) -> &mut ToolCall {
+    ///
+    /// Some vendors send several whole calls under one index: an id other than the one that the
+    /// index has begins another call, and parts without an id belong to the last.
+    fn slot(&mut self, choice: u64, index: u64, id: Option<&str>) -> &mut ToolCall {
         let index = key(choice, index);
         let calls = &mut self.progress.tool_calls;
-        let at = calls.iter().position(|call| call.index == index);
+        let at = calls.iter().rposition(|call| {
+            call.index == index && (id.is_none() || call.id.is_none() || call.id.as_deref() == id)
+        });
         let at = at.unwrap_or_else(|| {
             calls.push(ToolCall {
                 index,
@@ -324,12 +328,13 @@ impl ChatDecoder {
         &mut self,
         choice: u64,
         index: u64,
+        id: Option<&str>,
         name: Option<&RawValue>,
         arguments: Option<&RawValue>,
     ) {
         let bytes = text_bytes(name) + text_bytes(arguments);
         self.progress.written_bytes += bytes;
-        let slot = self.slot(choice, index);
+        let slot = self.slot(choice, index, id);
         if let Some(name) = name.and_then(text) {
             // A name comes whole; some vendors repeat it with every part.
             if slot.name.is_empty() {

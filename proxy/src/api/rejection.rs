@@ -1,0 +1,494 @@
+//! What a client can be told when it gets no answer: the only place that picks a status.
+//!
+//! A rejection is data. It says what happened and what to do about it, in the shape that the
+//! client's dialect has for errors, with the gateway's own facts beside it under
+//! `error.whippletree`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+use serde::Serialize;
+use whippletree_policies::ids::{ProviderId, RequestId, TargetId};
+use whippletree_policies::outcome::Class;
+
+use super::body::Body;
+use super::headers;
+use crate::exchange::{Attempt, Millis};
+
+/// Why a request got no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The vendor's answer that the request is wrong: passed on, since harnesses act on its text.
+    /// Credentials in it are masked.
+    Vendor {
+        /// What it means.
+        class: Class,
+        /// 4xx.
+        status: u16,
+        /// The vendor's words.
+        message: String,
+        /// The vendor's `type`, `param` and `code`.
+        kind: Option<String>,
+        /// See `kind`.
+        param: Option<String>,
+        /// See `kind`.
+        code: Option<String>,
+    },
+    /// No attempt worked.
+    Failed {
+        /// Of the last attempt.
+        class: Class,
+        /// Who failed last.
+        target: Option<TargetId>,
+        /// What is left of the vendor's wait hint.
+        retry_after: Option<Duration>,
+    },
+    /// The body did not come in time.
+    BodyTimedOut,
+    /// The body is larger than allowed.
+    BodyTooLarge {
+        /// Bytes allowed.
+        limit: u64,
+        /// Bytes announced or read so far.
+        received: u64,
+    },
+    /// The bodies of other requests use up the memory set aside for them.
+    Busy,
+    /// The gateway is shutting down.
+    Draining,
+    /// The gateway failed; its log has the reason under the request's id.
+    Internal,
+    /// The body is not a request.
+    InvalidBody {
+        /// What is wrong and where.
+        reason: String,
+        /// The field at fault.
+        param: Option<&'static str>,
+    },
+    /// The path exists, the method does not fit.
+    MethodNotAllowed {
+        /// The one that fits.
+        allow: &'static str,
+    },
+    /// A relayed path, and no provider to relay it to.
+    NoProvider,
+    /// The path holds encoded or climbing segments.
+    PathUnsafe,
+    /// A limit on requests at once or in a minute.
+    RateLimited {
+        /// Its name in the configuration.
+        limit: &'static str,
+        /// Its value.
+        allowed: u32,
+        /// When to come back.
+        retry_after: Duration,
+    },
+    /// The tenant may not use the route.
+    RouteForbidden {
+        /// What was asked for.
+        model: String,
+    },
+    /// Every connection that a provider may have is in use.
+    Saturated {
+        /// Whose.
+        provider: ProviderId,
+    },
+    /// The key is missing, malformed, unknown, disabled or expired; the client is not told which.
+    Unauthenticated,
+    /// The model's vendor does not speak this form of API.
+    UnsupportedApi {
+        /// The path asked for.
+        path: &'static str,
+        /// Who would have served it.
+        target: TargetId,
+    },
+    /// No such path.
+    UnknownPath,
+    /// No such route or model.
+    UnknownModel {
+        /// What was asked for.
+        model: String,
+        /// What was perhaps meant, best first.
+        nearest: Vec<String>,
+    },
+    /// No price is known for the model, and the configuration refuses what has none.
+    Unpriced {
+        /// Which.
+        target: TargetId,
+    },
+}
+
+/// What the answer says about another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    /// It cannot help, or the gateway has used its attempts.
+    No,
+    /// It cannot help yet: beside "no", when it might.
+    NoUntil(Duration),
+    /// The gateway itself asks for it.
+    After(Duration),
+}
+
+#[derive(Serialize)]
+struct Wire<'a> {
+    error: WireError<'a>,
+}
+
+#[derive(Serialize)]
+struct WireError<'a> {
+    message: &'a str,
+    r#type: &'a str,
+    param: Option<&'a str>,
+    code: Option<&'a str>,
+    whippletree: Facts<'a>,
+}
+
+/// `error.whippletree`: the gateway's own facts about a failure.
+#[derive(Debug, Serialize)]
+pub struct Facts<'a> {
+    class: &'a str,
+    attempts: Vec<WireAttempt<'a>>,
+    request_id: RequestId,
+    retry: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct WireAttempt<'a> {
+    target: &'a TargetId,
+    class: Option<Class>,
+    status: Option<u16>,
+    waited_ms: Millis,
+    took_ms: Millis,
+}
+
+impl Rejection {
+    /// The true HTTP status.
+    pub fn status(&self) -> StatusCode {
+        let code = match self {
+            Self::Vendor { status, .. } => *status,
+            Self::Failed { class, .. } => failed_status(*class),
+            Self::BodyTimedOut => 408,
+            Self::BodyTooLarge { .. } => 413,
+            Self::Busy | Self::Draining | Self::Saturated { .. } => 503,
+            Self::Internal => 500,
+            Self::InvalidBody { .. }
+            | Self::PathUnsafe
+            | Self::UnsupportedApi { .. }
+            | Self::Unpriced { .. } => 400,
+            Self::MethodNotAllowed { .. } => 405,
+            Self::NoProvider | Self::UnknownPath | Self::UnknownModel { .. } => 404,
+            Self::RateLimited { .. } => 429,
+            Self::RouteForbidden { .. } => 403,
+            Self::Unauthenticated => 401,
+        };
+        StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_GATEWAY)
+    }
+
+    /// The name of the failure in records and in `error.whippletree.class`.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Self::Vendor { class, .. } | Self::Failed { class, .. } => class.as_str(),
+            Self::BodyTimedOut => "body_timeout",
+            Self::BodyTooLarge { .. } => "body_too_large",
+            Self::Busy => "busy",
+            Self::Draining => "draining",
+            Self::Internal => "internal",
+            Self::InvalidBody { .. } => "invalid_body",
+            Self::MethodNotAllowed { .. } => "method_not_allowed",
+            Self::NoProvider => "no_provider",
+            Self::PathUnsafe => "path_unsafe",
+            Self::RateLimited { .. } => "gateway_rate_limited",
+            Self::RouteForbidden { .. } => "route_forbidden",
+            Self::Saturated { .. } => "pool_saturated",
+            Self::Unauthenticated => "unauthenticated",
+            Self::UnsupportedApi { .. } => "unsupported_api",
+            Self::UnknownPath => "unknown_path",
+            Self::UnknownModel { .. } => "unknown_model",
+            Self::Unpriced { .. } => "unpriced_model",
+        }
+    }
+
+    /// Whether a vendor was asked before the request was turned away.
+    pub fn is_failure(&self) -> bool {
+        matches!(
+            self,
+            Self::Vendor { .. } | Self::Failed { .. } | Self::Saturated { .. }
+        )
+    }
+
+    /// Whether the gateway itself asks for another try.
+    pub fn asks_for_retry(&self) -> bool {
+        matches!(self.retry(), Retry::After(_))
+    }
+
+    fn kind(&self) -> &str {
+        match self {
+            Self::Vendor { kind, .. } => kind.as_deref().unwrap_or("invalid_request_error"),
+            Self::Failed {
+                class: Class::QuotaExhausted,
+                ..
+            } => "insufficient_quota",
+            Self::Failed {
+                class: Class::RateLimited,
+                ..
+            }
+            | Self::RateLimited { .. } => "rate_limit_error",
+            Self::Busy | Self::Draining | Self::Saturated { .. } => "service_unavailable_error",
+            Self::Internal => "server_error",
+            Self::RouteForbidden { .. } => "permission_error",
+            Self::Unauthenticated => "authentication_error",
+            Self::Failed {
+                class: Class::ContextOverflow | Class::InvalidRequest,
+                ..
+            }
+            | Self::BodyTimedOut
+            | Self::BodyTooLarge { .. }
+            | Self::InvalidBody { .. }
+            | Self::MethodNotAllowed { .. }
+            | Self::NoProvider
+            | Self::PathUnsafe
+            | Self::UnsupportedApi { .. }
+            | Self::UnknownPath
+            | Self::UnknownModel { .. }
+            | Self::Unpriced { .. } => "invalid_request_error",
+            Self::Failed { .. } => "upstream_error",
+        }
+    }
+
+    fn code(&self) -> Option<&str> {
+        match self {
+            Self::Vendor { code, .. } => code.as_deref(),
+            Self::Failed { class, .. } => Some(match class {
+                Class::ContextOverflow => "context_length_exceeded",
+                Class::QuotaExhausted => "insufficient_quota",
+                Class::RateLimited => "rate_limit_exceeded",
+                Class::Overloaded => "server_is_overloaded",
+                other => other.as_str(),
+            }),
+            Self::Unauthenticated => Some("invalid_api_key"),
+            Self::UnknownModel { .. } => Some("model_not_found"),
+            Self::RateLimited { .. } => Some("rate_limit_exceeded"),
+            other => Some(other.class()),
+        }
+    }
+
+    fn param(&self) -> Option<&str> {
+        match self {
+            Self::Vendor { param, .. } => param.as_deref(),
+            Self::InvalidBody { param, .. } => *param,
+            Self::UnknownModel { .. } | Self::RouteForbidden { .. } | Self::Unpriced { .. } => {
+                Some("model")
+            }
+            _ => None,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::Vendor { message, .. } => message.clone(),
+            Self::Failed { class, target, .. } => failed_message(*class, target.as_ref()),
+            Self::BodyTimedOut => {
+                "the request body stopped coming; send it without long pauses".into()
+            }
+            Self::BodyTooLarge { limit, received } => format!(
+                "the request body is larger than the {limit} bytes allowed (received {received}); \
+                 send less or raise server.max_body"
+            ),
+            Self::Busy => "the gateway holds as many request bodies as it may; try again".into(),
+            Self::Draining => "the gateway is shutting down; try again".into(),
+            Self::Internal => {
+                "the gateway failed; its log has the reason under this request's id".into()
+            }
+            Self::InvalidBody { reason, .. } => reason.clone(),
+            Self::MethodNotAllowed { allow } => format!("this path takes {allow} only"),
+            Self::NoProvider => {
+                "no provider serves paths that name no model; set routing.relay".into()
+            }
+            Self::PathUnsafe => {
+                "the path holds encoded or climbing segments, which are not relayed".into()
+            }
+            Self::RateLimited {
+                limit,
+                allowed,
+                retry_after,
+            } => format!(
+                "the limit {limit} = {allowed} of this key's tenant is reached; come back in {} s",
+                whole_seconds(*retry_after)
+            ),
+            Self::RouteForbidden { model } => {
+                format!("this key's tenant may not use {model:?}; ask whoever runs the gateway")
+            }
+            Self::Saturated { provider } => format!(
+                "all connections to provider {provider} are in use; try again, or raise \
+                 providers.{provider}.pool.max_connections"
+            ),
+            Self::Unauthenticated => {
+                "the key is missing or not valid here; send a key of this gateway as a bearer token"
+                    .into()
+            }
+            Self::UnsupportedApi { path, target } => {
+                format!("{target} is not served under {path}; use another route or path")
+            }
+            Self::UnknownPath => "no such path; the API lives under /v1/".into(),
+            Self::UnknownModel { model, nearest } => match nearest.as_slice() {
+                [] => format!("no route or model is called {model:?}; GET /v1/models lists them"),
+                names => format!(
+                    "no route or model is called {model:?}; did you mean {}?",
+                    names
+                        .iter()
+                        .map(|n| format!("{n:?}"))
+                        .collect::<Vec<_>>()
+                        .join(" or ")
+                ),
+            },
+            Self::Unpriced { target } => format!(
+                "no price is known for {target}; set targets.\"{target}\".price or \
+                 prices.unknown_model"
+            ),
+        }
+    }
+
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Busy | Self::Draining | Self::Saturated { .. } => {
+                Retry::After(Duration::from_secs(1))
+            }
+            Self::RateLimited { retry_after, .. } => Retry::After(*retry_after),
+            Self::BodyTimedOut => Retry::After(Duration::from_secs(1)),
+            Self::Failed {
+                retry_after: Some(after),
+                ..
+            } => Retry::NoUntil(*after),
+            _ => Retry::No,
+        }
+    }
+
+    /// The JSON body.
+    pub fn json(&self, id: RequestId, attempts: &[Attempt]) -> Bytes {
+        let message = self.message();
+        let wire = Wire {
+            error: WireError {
+                message: &message,
+                r#type: self.kind(),
+                param: self.param(),
+                code: self.code(),
+                whippletree: Facts {
+                    retry: self.asks_for_retry(),
+                    ..facts(self.class(), id, attempts)
+                },
+            },
+        };
+        serde_json::to_vec(&wire).unwrap_or_default().into()
+    }
+
+    /// The whole response. `sent` is the status that goes out where it is not the true one.
+    pub fn response(
+        &self,
+        id: RequestId,
+        attempts: &[Attempt],
+        sent: Option<StatusCode>,
+    ) -> Response<Body> {
+        let mut response = Response::new(Body::from(self.json(id, attempts)));
+        *response.status_mut() = sent.unwrap_or_else(|| self.status());
+        let map = response.headers_mut();
+        map.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        if sent.is_some() {
+            map.insert(headers::WT_STATUS, self.status().as_u16().into());
+        }
+        if let Self::MethodNotAllowed { allow } = self {
+            map.insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        let answer = match self.retry() {
+            Retry::No => "false",
+            Retry::NoUntil(after) => {
+                map.insert(header::RETRY_AFTER, whole_seconds(after).into());
+                "false"
+            }
+            Retry::After(after) => {
+                let after = after.min(Duration::from_mins(1));
+                let ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                map.insert(header::RETRY_AFTER, whole_seconds(after).into());
+                map.insert(headers::RETRY_AFTER_MS, ms.max(1).into());
+                "true"
+            }
+        };
+        map.insert(headers::SHOULD_RETRY, HeaderValue::from_static(answer));
+        response
+    }
+}
+
+/// Rounded up, never 0: a client that is told 0 comes back at once.
+fn whole_seconds(after: Duration) -> u64 {
+    (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)
+}
+
+/// The contract's last column (behaviour.md, section 3).
+fn failed_status(class: Class) -> u16 {
+    match class {
+        Class::RateLimited | Class::QuotaExhausted => 429,
+        Class::Overloaded => 503,
+        Class::Timeout => 504,
+        Class::ContextOverflow | Class::InvalidRequest | Class::ContentPolicy => 400,
+        // 499 is nginx's name for a client that left; nobody reads it but the record.
+        Class::ClientGone => 499,
+        _ => 502,
+    }
+}
+
+fn failed_message(class: Class, target: Option<&TargetId>) -> String {
+    let who = target.map_or("the vendor", TargetId::as_str);
+    match class {
+        Class::ContentPolicy => format!("{who} refused the request under its content policy"),
+        Class::ContextOverflow => format!(
+            "the prompt is too long: it exceeds the maximum context length of {who}; shorten it \
+             and try again"
+        ),
+        Class::InvalidRequest => format!("{who} refused the request as invalid"),
+        Class::MalformedResponse => format!("{who} sent an answer that could not be read"),
+        Class::ModelUnavailable => {
+            format!(
+                "{who} is not available: the model is unknown, retired or closed to the gateway"
+            )
+        }
+        Class::Overloaded => format!("{who} is overloaded"),
+        Class::QuotaExhausted => format!(
+            "the gateway's account for {who} is out of credit or quota; waiting does not help, \
+             tell whoever runs the gateway"
+        ),
+        Class::RateLimited => format!("{who} limits the rate of requests"),
+        Class::ServerError => format!("{who} failed"),
+        Class::StreamInterrupted => format!("the stream from {who} broke off"),
+        Class::Timeout => format!("{who} did not answer in time"),
+        Class::Transport => format!("{who} could not be reached"),
+        Class::VendorAuth => {
+            format!("{who} refused the gateway's own credential; tell whoever runs the gateway")
+        }
+        _ => format!("{who} failed in a way that is not known"),
+    }
+}
+
+/// The gateway's own facts about a failure that no retry helps.
+pub fn facts<'a>(class: &'a str, id: RequestId, attempts: &'a [Attempt]) -> Facts<'a> {
+    let attempts = attempts.iter().map(wire_attempt).collect();
+    Facts {
+        class,
+        attempts,
+        request_id: id,
+        retry: false,
+    }
+}
+
+fn wire_attempt(attempt: &Attempt) -> WireAttempt<'_> {
+    WireAttempt {
+        target: &attempt.target,
+        class: attempt.class,
+        status: attempt.status,
+        waited_ms: attempt.waited_ms,
+        took_ms: attempt.took_ms,
+    }
+}

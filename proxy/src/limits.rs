@@ -1,0 +1,144 @@
+//! Requests per minute and requests at once, per tenant.
+//!
+//! Rates are counted by governor (GCRA), one direct limiter a tenant, so that each has its own
+//! quota. Concurrency is a semaphore whose permit travels with the response's body and is given back
+//! when that ends, not when the headers leave.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use whippletree_policies::ids::TenantId;
+
+use crate::api::rejection::Rejection;
+use crate::config::{Limits, Tenant};
+
+/// The limiters of all tenants; they outlive reloads as long as the tenant's limits do not change.
+#[derive(Debug, Default)]
+pub struct Limiters {
+    tenants: DashMap<TenantId, Arc<TenantLimiter>>,
+    clock: DefaultClock,
+}
+
+#[derive(Debug)]
+struct TenantLimiter {
+    limits: Limits,
+    rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+    concurrent: Option<(NonZeroU32, Arc<Semaphore>)>,
+}
+
+/// A request's place among those at once; give it back by dropping it.
+#[derive(Debug, Default)]
+pub struct Place {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Limiters {
+    /// Takes a place for one request of `tenant`.
+    ///
+    /// # Errors
+    /// [`Rejection::RateLimited`] with the limit and when to come back.
+    pub fn admit(&self, tenant: Option<&Arc<Tenant>>) -> Result<Place, Rejection> {
+        let Some(tenant) = tenant.filter(|t| t.limits != Limits::default()) else {
+            return Ok(Place::default());
+        };
+        let limiter = self.limiter(tenant);
+        let permit = match &limiter.concurrent {
+            Some((allowed, semaphore)) => {
+                let permit = Arc::clone(semaphore).try_acquire_owned();
+                Some(permit.map_err(|_| Rejection::RateLimited {
+                    limit: "concurrent",
+                    allowed: allowed.get(),
+                    // Nobody knows when one of the others ends; a second is a polite guess.
+                    retry_after: std::time::Duration::from_secs(1),
+                })?)
+            }
+            None => None,
+        };
+        if let Some((allowed, rate)) = &limiter.rate {
+            rate.check().map_err(|not_until| Rejection::RateLimited {
+                limit: "requests_per_minute",
+                allowed: allowed.get(),
+                retry_after: not_until.wait_time_from(self.clock.now()),
+            })?;
+        }
+        Ok(Place { _permit: permit })
+    }
+
+    fn limiter(&self, tenant: &Tenant) -> Arc<TenantLimiter> {
+        if let Some(limiter) = self.tenants.get(&tenant.id)
+            && limiter.limits == tenant.limits
+        {
+            return Arc::clone(&limiter);
+        }
+        let fresh = Arc::new(TenantLimiter::new(tenant.limits));
+        self.tenants.insert(tenant.id.clone(), Arc::clone(&fresh));
+        fresh
+    }
+}
+
+impl TenantLimiter {
+    fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            rate: limits
+                .requests_per_minute
+                .map(|n| (n, RateLimiter::direct(Quota::per_minute(n)))),
+            concurrent: limits.concurrent.map(|n| {
+                let permits = usize::try_from(n.get()).unwrap_or(Semaphore::MAX_PERMITS);
+                (
+                    n,
+                    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS))),
+                )
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(rate: u32, concurrent: u32) -> Arc<Tenant> {
+        Arc::new(Tenant {
+            id: "acme".into(),
+            time_zone: jiff::tz::TimeZone::UTC,
+            routes: Vec::new(),
+            limits: Limits {
+                requests_per_minute: NonZeroU32::new(rate),
+                concurrent: NonZeroU32::new(concurrent),
+            },
+        })
+    }
+
+    #[test]
+    fn the_request_past_the_rate_is_told_when_to_come_back() {
+        let limiters = Limiters::default();
+        let tenant = tenant(2, 0);
+        assert!(limiters.admit(Some(&tenant)).is_ok());
+        assert!(limiters.admit(Some(&tenant)).is_ok());
+        let Err(Rejection::RateLimited {
+            limit,
+            allowed,
+            retry_after,
+        }) = limiters.admit(Some(&tenant))
+        else {
+            panic!("admitted")
+        };
+        assert_eq!((limit, allowed), ("requests_per_minute", 2));
+        assert!(retry_after.as_secs() <= 30 && !retry_after.is_zero());
+    }
+
+    #[test]
+    fn a_place_is_free_again_when_it_is_dropped() {
+        let limiters = Limiters::default();
+        let tenant = tenant(0, 1);
+        let place = limiters.admit(Some(&tenant)).unwrap();
+        assert!(limiters.admit(Some(&tenant)).is_err());
+        drop(place);
+        assert!(limiters.admit(Some(&tenant)).is_ok());
+    }
+}

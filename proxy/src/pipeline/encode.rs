@@ -1,0 +1,135 @@
+//! A request as one target gets it: the client's bytes, spliced.
+
+use bytes::Bytes;
+use http::header::{self, HeaderName, HeaderValue};
+use http::uri::PathAndQuery;
+use secrecy::ExposeSecret;
+use whippletree_policies::ids::KeyIndex;
+use whippletree_providers::envelope::{Edits, Envelope};
+use whippletree_providers::openai::dialects::{self, Dialect, StreamOptionsSupport};
+use whippletree_providers::provider::{Api, Auth};
+
+use super::Call;
+use super::plan::Planned;
+use crate::api::headers;
+use crate::config::Provider;
+use crate::upstream::Call as Outbound;
+
+/// The dialect of a provider's vendor. The configuration admits known kinds only, so the fallback
+/// is never met; it is what most vendors are like.
+pub(super) fn dialect(provider: &Provider) -> &'static Dialect {
+    dialects::dialect(provider.kind).unwrap_or(&dialects::TYPICAL)
+}
+
+/// A call to a model.
+pub(super) fn model_call(
+    call: &Call<'_>,
+    api: Api,
+    envelope: &Envelope,
+    planned: &Planned,
+    key: KeyIndex,
+) -> Outbound {
+    let target = &planned.target;
+    let dialect = dialect(&target.provider);
+    let mut edits = Edits::default();
+    edits.set_model(envelope, &target.model);
+    let streams_with_options = matches!(api, Api::Chat | Api::Completions);
+    if envelope.stream()
+        && streams_with_options
+        && dialect.stream_options == StreamOptionsSupport::Yes
+    {
+        edits.ask_for_usage(envelope);
+    }
+    let body = edits.apply(envelope).into_chunks();
+    let base = base_path(&target.provider);
+    let path = dialect.url(base, api, &target.model);
+    outbound(
+        call,
+        &target.provider,
+        dialect,
+        key,
+        http::Method::POST,
+        &path,
+        body,
+    )
+}
+
+/// A path that the gateway does not know, as it came.
+pub(super) fn relay(
+    call: &Call<'_>,
+    envelope: Option<&Envelope>,
+    body: Bytes,
+    planned: &Planned,
+    key: KeyIndex,
+) -> Outbound {
+    let target = &planned.target;
+    let chunks = match envelope {
+        Some(envelope) if !target.model.is_empty() => {
+            let mut edits = Edits::default();
+            edits.set_model(envelope, &target.model);
+            edits.apply(envelope).into_chunks()
+        }
+        _ => vec![body],
+    };
+    let uri = &call.head.uri;
+    let rest = uri.path().strip_prefix("/v1").unwrap_or_default();
+    let mut path = format!("{}{rest}", base_path(&target.provider));
+    if let Some(query) = uri.query() {
+        path.push('?');
+        path.push_str(query);
+    }
+    let dialect = dialect(&target.provider);
+    outbound(
+        call,
+        &target.provider,
+        dialect,
+        key,
+        call.head.method.clone(),
+        &path,
+        chunks,
+    )
+}
+
+/// The base URL's path without a slash at its end.
+fn base_path(provider: &Provider) -> &str {
+    provider.base_url.path().trim_end_matches('/')
+}
+
+fn outbound(
+    call: &Call<'_>,
+    provider: &Provider,
+    dialect: &Dialect,
+    key: KeyIndex,
+    method: http::Method,
+    path: &str,
+    body: Vec<Bytes>,
+) -> Outbound {
+    let mut map = headers::to_vendor(&call.head.headers);
+    if let Some(secret) = provider.keys.get(usize::from(key.0)) {
+        let (name, value) = match dialect.auth {
+            Auth::Bearer => (
+                header::AUTHORIZATION,
+                format!("Bearer {}", secret.expose_secret()),
+            ),
+            Auth::Header(name) => (
+                HeaderName::from_static(name),
+                secret.expose_secret().to_owned(),
+            ),
+        };
+        if let Ok(mut value) = HeaderValue::try_from(value) {
+            value.set_sensitive(true);
+            map.insert(name, value);
+        }
+    }
+    // A nested gateway must not retry what this one will.
+    map.insert(headers::WT_ATTEMPT_OWNER, HeaderValue::from_static("1"));
+    let path = PathAndQuery::try_from(path).unwrap_or(PathAndQuery::from_static("/"));
+    Outbound {
+        method,
+        path_and_query: path,
+        headers: map,
+        body: body.into_iter().collect(),
+        timeouts: provider.timeouts,
+        give_up_at: None,
+    }
+}

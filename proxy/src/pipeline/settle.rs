@@ -1,0 +1,439 @@
+//! The end of a call, exactly once: usage priced, the exchange recorded.
+//!
+//! A [`Settlement`] is opened when a request's head has been read and closed by
+//! [`Settlement::finish`] before the last byte goes to the client, so that no answered call can be
+//! lost with the process. When it is dropped instead — the client left, a panic — what is known by
+//! then is recorded all the same.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use whippletree_policies::ids::{RequestId, RouteId, TargetId, TenantId};
+use whippletree_policies::outcome::Class;
+use whippletree_policies::task::Harness;
+use whippletree_policies::time::Instant;
+use whippletree_policies::units::{Money, Tokens};
+use whippletree_policies::usage::Usage;
+
+use super::attribute::Attribution;
+use super::authenticate::{Caller, DEFAULT_TENANT};
+use crate::clock;
+use crate::exchange::{Api, Attempt, Dialect, End, Exchange, Millis};
+use crate::gateway::Gateway;
+use crate::limits::Place;
+use crate::prices::Priced;
+use crate::state::InFlight;
+
+/// A call that is under way.
+#[derive(Debug)]
+pub struct Settlement {
+    gateway: Arc<Gateway>,
+    started: Instant,
+    /// Time that vendors and waits account for.
+    elsewhere: Duration,
+    open: Option<OpenAttempt>,
+    exchange: Option<Box<Exchange>>,
+    /// Given back when the answer has ended.
+    place: Place,
+    in_flight: Option<InFlight>,
+    quieted: Option<Harness>,
+    /// An answering attempt had a price.
+    priced: bool,
+    target: Option<TargetId>,
+    fallback: bool,
+    id: RequestId,
+    /// The attempts, once the exchange is on record.
+    ended: Vec<Attempt>,
+}
+
+/// What stands in the headers of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts<'a> {
+    /// How often something was sent to a vendor.
+    pub sends: usize,
+    /// Who answered.
+    pub target: Option<&'a TargetId>,
+    /// A stand-in answered.
+    pub fallback: bool,
+}
+
+/// An attempt that is under way.
+#[derive(Debug)]
+struct OpenAttempt {
+    target: TargetId,
+    key: Option<u32>,
+    sent_at: Instant,
+    waited: Duration,
+    first_byte: Option<Duration>,
+    status: Option<u16>,
+    price: Option<Priced>,
+    /// The request's length, for an estimate.
+    request_bytes: u64,
+    /// Bytes of text that the vendor wrote so far, for an estimate.
+    written: u64,
+    usage: Option<Usage>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With a whole answer.
+    Whole,
+    /// With a failure before any of it reached the client.
+    Failed(Class),
+    /// Broken after part of it had reached the client, or been written for a client that left.
+    Partial(Class),
+}
+
+impl Settlement {
+    /// Opens the record of a request whose head has just been read.
+    pub fn open(gateway: Arc<Gateway>, id: RequestId, started: Instant, api: Api) -> Self {
+        gateway.metrics.request_started();
+        let exchange = Box::new(Exchange {
+            request_id: id,
+            time: clock::unix_now(),
+            tenant: DEFAULT_TENANT.into(),
+            key: None,
+            user: None,
+            task: None,
+            tags: BTreeMap::new(),
+            harness: None,
+            route: None,
+            api,
+            dialect: Dialect::Openai,
+            stream: false,
+            status: 0,
+            outcome: End::ClientGone,
+            error: None,
+            target: None,
+            fallback: false,
+            attempts: Vec::new(),
+            usage: None,
+            cost_usd: Money::ZERO,
+            price_version: None,
+            prefix: None,
+            ttft_ms: None,
+            duration_ms: Millis::default(),
+            overhead_ms: Millis::default(),
+            request_bytes: 0,
+            response_bytes: 0,
+        });
+        Self {
+            gateway,
+            started,
+            elsewhere: Duration::ZERO,
+            open: None,
+            exchange: Some(exchange),
+            place: Place::default(),
+            in_flight: None,
+            quieted: None,
+            priced: false,
+            target: None,
+            fallback: false,
+            id,
+            ended: Vec::new(),
+        }
+    }
+
+    /// Keeps the request's place among those at once until the answer has ended.
+    pub fn hold(&mut self, place: Place) {
+        self.place = place;
+    }
+
+    /// Counts the call as in flight until the answer has ended.
+    pub fn in_flight(&mut self, in_flight: InFlight) {
+        self.in_flight = Some(in_flight);
+    }
+
+    /// The client repeats failed requests whatever the headers say, and should not.
+    pub fn quiet(&mut self, harness: Harness) {
+        self.quieted = Some(harness);
+    }
+
+    /// The status by which a final failure is told to this client.
+    pub fn quiet_status(&self, status: StatusCode) -> StatusCode {
+        let quiet = self
+            .quieted
+            .map(|harness| harness.quiet_status(status.as_u16()));
+        quiet
+            .and_then(|quiet| StatusCode::from_u16(quiet).ok())
+            .unwrap_or(status)
+    }
+
+    /// Who pays.
+    pub fn tenant(&self) -> TenantId {
+        self.exchange
+            .as_ref()
+            .map_or_else(|| DEFAULT_TENANT.into(), |e| e.tenant.clone())
+    }
+
+    /// What stands in the headers of an answer; `None` where no vendor was asked.
+    pub fn facts(&self) -> Option<Facts<'_>> {
+        let sends = self.sends();
+        (sends > 0).then_some(Facts {
+            sends,
+            target: self.target.as_ref(),
+            fallback: self.fallback,
+        })
+    }
+
+    /// What the call cost, where it was priced.
+    pub fn priced_cost(&self) -> Option<Money> {
+        self.priced.then(|| self.cost())
+    }
+
+    /// Who called.
+    pub fn caller(&mut self, caller: &Caller) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.tenant = caller.tenant_id();
+            exchange.key = caller.key_id();
+        }
+    }
+
+    /// What was asked for.
+    pub fn request(&mut self, attribution: Attribution, stream: bool, bytes: u64) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.user = attribution.user;
+            exchange.task = attribution.task;
+            exchange.tags = attribution.tags;
+            exchange.harness = attribution
+                .harness
+                .map(|harness| harness.as_str().to_owned());
+            exchange.stream = stream;
+            exchange.request_bytes = bytes;
+        }
+    }
+
+    /// Which route serves it.
+    pub fn route(&mut self, route: &RouteId) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.route = Some(route.clone());
+        }
+    }
+
+    /// Something goes to a vendor now.
+    pub fn send(
+        &mut self,
+        target: &TargetId,
+        key: Option<u32>,
+        waited: Duration,
+        price: Option<Priced>,
+        request_bytes: u64,
+    ) {
+        self.elsewhere += waited;
+        self.open = Some(OpenAttempt {
+            target: target.clone(),
+            key,
+            sent_at: clock::now(),
+            waited,
+            first_byte: None,
+            status: None,
+            price,
+            request_bytes,
+            written: 0,
+            usage: None,
+        });
+    }
+
+    /// The vendor's answer has begun.
+    pub fn answered(&mut self, status: u16) {
+        if let Some(open) = &mut self.open {
+            open.status = Some(status);
+            open.first_byte = Some(clock::now().since(open.sent_at));
+        }
+    }
+
+    /// The vendor reported usage; the last report counts.
+    pub fn usage(&mut self, usage: Usage) {
+        if let Some(open) = &mut self.open {
+            open.usage = Some(usage);
+        }
+    }
+
+    /// The vendor has written this many bytes of text in all.
+    pub fn written(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.open {
+            open.written = bytes;
+        }
+    }
+
+    /// The first content goes to the client now.
+    pub fn first_content(&mut self) {
+        let since = clock::now().since(self.started);
+        if let Some(exchange) = &mut self.exchange {
+            exchange.ttft_ms.get_or_insert(Millis::of(since));
+        }
+    }
+
+    /// Bytes of body that go to the client.
+    pub fn relayed(&mut self, bytes: usize) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.response_bytes += bytes as u64;
+        }
+    }
+
+    /// The attempt under way has ended.
+    pub fn attempt_ended(&mut self, ended: Ended) {
+        let (Some(open), Some(exchange)) = (self.open.take(), &mut self.exchange) else {
+            return;
+        };
+        let took = clock::now().since(open.sent_at);
+        self.elsewhere += took;
+        let usage = open.usage.or_else(|| estimate(&open, ended));
+        let mut attempt = Attempt {
+            target: open.target,
+            key: open.key,
+            class: match ended {
+                Ended::Whole => None,
+                Ended::Failed(class) | Ended::Partial(class) => Some(class),
+            },
+            status: open.status,
+            waited_ms: Millis::of(open.waited),
+            first_byte_ms: open.first_byte.map(Millis::of),
+            took_ms: Millis::of(took),
+            usage,
+            cost_usd: Money::ZERO,
+            price_version: None,
+        };
+        if let (Some(usage), Some(price)) = (usage, open.price) {
+            match price.cost(&usage) {
+                Ok(cost) => {
+                    attempt.cost_usd = cost;
+                    attempt.price_version = Some(price.version().to_owned());
+                    self.priced = true;
+                }
+                // Nine million dollars for one call: the counts are nonsense. They stay on record.
+                Err(_) => self.gateway.metrics.cost_overflowed(),
+            }
+        }
+        exchange.attempts.push(attempt);
+    }
+
+    /// The attempt under way never left the gateway: it is not on record as one.
+    pub fn attempt_unsent(&mut self) {
+        self.open = None;
+    }
+
+    /// The answer comes from this target.
+    pub fn target(&mut self, target: &TargetId, fallback: bool) {
+        self.target = Some(target.clone());
+        self.fallback = fallback;
+    }
+
+    /// The attempts that have ended.
+    pub fn attempts(&self) -> &[Attempt] {
+        self.exchange
+            .as_ref()
+            .map_or(&self.ended, |exchange| &exchange.attempts)
+    }
+
+    /// How often something was sent, the attempt under way included.
+    pub fn sends(&self) -> usize {
+        self.attempts().len() + usize::from(self.open.is_some())
+    }
+
+    /// What the ended attempts cost together.
+    pub fn cost(&self) -> Money {
+        total_cost(self.attempts())
+    }
+
+    /// The request's identity.
+    pub const fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// Records the exchange. Call it before the last byte goes out; further calls do nothing.
+    pub fn finish(&mut self, status: u16, end: End, error: Option<&str>) {
+        if self.open.is_some() {
+            self.attempt_ended(match end {
+                End::Ok => Ended::Whole,
+                End::ClientGone => Ended::Partial(Class::ClientGone),
+                End::Failed | End::Interrupted | End::Refused => {
+                    Ended::Partial(Class::StreamInterrupted)
+                }
+            });
+        }
+        let Some(mut exchange) = self.exchange.take() else {
+            return;
+        };
+        exchange.target.clone_from(&self.target);
+        exchange.fallback = self.fallback;
+        let duration = clock::now().since(self.started);
+        exchange.status = status;
+        exchange.outcome = end;
+        exchange.error = error.map(str::to_owned);
+        exchange.duration_ms = Millis::of(duration);
+        exchange.overhead_ms = Millis::of(duration.saturating_sub(self.elsewhere));
+        exchange.cost_usd = total_cost(&exchange.attempts);
+        exchange.usage = total_usage(&exchange.attempts);
+        exchange.price_version = exchange
+            .attempts
+            .last()
+            .and_then(|attempt| attempt.price_version.clone());
+        self.gateway.record(&exchange);
+        self.ended = exchange.attempts;
+    }
+
+    /// The client left after its answer had begun with `status`.
+    pub fn client_left(&mut self, status: u16) {
+        self.finish(status, End::ClientGone, Some(Class::ClientGone.as_str()));
+    }
+}
+
+impl Drop for Settlement {
+    fn drop(&mut self) {
+        // 499 is nginx's status for a client that left before the answer.
+        self.client_left(499);
+        self.gateway.metrics.request_ended();
+    }
+}
+
+/// What an attempt without a usage report came to: an answer that was written at least in part is
+/// never free. Four bytes to a token is the usual rule for English and code; the estimate is marked.
+fn estimate(open: &OpenAttempt, ended: Ended) -> Option<Usage> {
+    let answered = ended == Ended::Whole || open.written > 0;
+    // A price exists for model calls only; relayed paths without one are not estimated.
+    (answered && open.price.is_some()).then(|| Usage {
+        input: Tokens(open.request_bytes.div_ceil(4)),
+        output: Tokens(open.written.div_ceil(4)),
+        estimated: true,
+        ..Usage::default()
+    })
+}
+
+fn total_cost(attempts: &[Attempt]) -> Money {
+    attempts.iter().fold(Money::ZERO, |sum, attempt| {
+        sum.checked_add(attempt.cost_usd)
+            .unwrap_or(Money::from_pico(i64::MAX))
+    })
+}
+
+/// The sum over the attempts. A part that no attempt reported stays unreported.
+fn total_usage(attempts: &[Attempt]) -> Option<Usage> {
+    fn plus(a: Option<Tokens>, b: Option<Tokens>) -> Option<Tokens> {
+        match (a, b) {
+            (Some(a), Some(b)) => Some(a.plus(b)),
+            (one, other) => one.or(other),
+        }
+    }
+    attempts
+        .iter()
+        .filter_map(|attempt| attempt.usage)
+        .reduce(|a, b| Usage {
+            input: a.input.plus(b.input),
+            cache_read: plus(a.cache_read, b.cache_read),
+            cache_write_5m: plus(a.cache_write_5m, b.cache_write_5m),
+            cache_write_1h: plus(a.cache_write_1h, b.cache_write_1h),
+            output: a.output.plus(b.output),
+            reasoning: plus(a.reasoning, b.reasoning),
+            audio_input: plus(a.audio_input, b.audio_input),
+            audio_output: plus(a.audio_output, b.audio_output),
+            images: match (a.images, b.images) {
+                (Some(a), Some(b)) => Some(a.saturating_add(b)),
+                (one, other) => one.or(other),
+            },
+            estimated: a.estimated || b.estimated,
+        })
+}
