@@ -10,7 +10,6 @@ use super::{Ending, check};
 use crate::boot::Whippletree;
 use crate::config::Config;
 use crate::config::load::{LoadError, Source, load};
-
 use crate::telemetry::log;
 
 /// Serves agents until SIGTERM or SIGINT.

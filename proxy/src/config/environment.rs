@@ -10,6 +10,9 @@ use super::vendors;
 /// The most keys of one vendor: `OPENAI_API_KEY`, `OPENAI_API_KEY_2`, … `OPENAI_API_KEY_9`.
 const MOST_KEYS: usize = 9;
 
+/// The variable that Azure's SDK reads the address from.
+const AZURE_ENDPOINT: &str = "AZURE_OPENAI_ENDPOINT";
+
 /// The text of a file that says what the environment says; `None` when no vendor's variable is set.
 pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let set = |name: &str| variable(name).is_some_and(|value| !value.trim().is_empty());
@@ -17,6 +20,15 @@ pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     for vendor in vendors::by_preference() {
         let Some(first) = vendor.key_env.filter(|name| set(name)) else {
             continue;
+        };
+        // Azure's address is each customer's own; their SDK reads it from a variable too.
+        let own = vendor.base_url.is_none().then(|| variable(AZURE_ENDPOINT));
+        let address = match own {
+            None => String::new(),
+            Some(Some(url)) if vendor.kind == "azure" => {
+                format!("base_url = {}\n", toml::Value::from(url.trim()))
+            }
+            Some(_) => continue,
         };
         let further = (2..=MOST_KEYS)
             .map(|number| format!("{first}_{number}"))
@@ -30,7 +42,7 @@ pub fn text(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
         let (kind, keys) = (vendor.kind, keys.join(", "));
         let _infallible = writeln!(
             text,
-            "[providers.{name}]\nkind = \"{kind}\"\nkeys = [{keys}]\n"
+            "[providers.{name}]\nkind = \"{kind}\"\n{address}keys = [{keys}]\n"
         );
     }
     (!text.is_empty()).then_some(text)
@@ -63,6 +75,19 @@ mod tests {
         kind = "gemini-openai"
         keys = [{ env = "GEMINI_API_KEY" }]
         "#);
+    }
+
+    #[test]
+    fn azure_needs_its_address_too() {
+        let key = |name: &str| (name == "AZURE_OPENAI_API_KEY").then(|| "secret".to_owned());
+        assert_eq!(text(&key), None);
+        let address = "https://team.openai.azure.com/";
+        let both = |name: &str| key(name).or((name == AZURE_ENDPOINT).then(|| address.to_owned()));
+        let text = text(&both).unwrap();
+        assert!(
+            text.contains("base_url = \"https://team.openai.azure.com/\"\n"),
+            "{text}"
+        );
     }
 
     #[test]
