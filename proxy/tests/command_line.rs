@@ -94,6 +94,15 @@ fn check_accepts_what_the_gateway_would_start_with() {
         ran.out,
         "whippletree.toml: ok, 1 provider, 0 routes, 0 tenants, 0 keys\n"
     );
+    for arguments in [
+        &["check", "whippletree.toml"][..],
+        &["check", "--config", "whippletree.toml"],
+    ] {
+        assert_eq!(
+            run(here.path(), &[("KEY", "sk-secret")], arguments).out,
+            ran.out
+        );
+    }
 }
 
 #[test]

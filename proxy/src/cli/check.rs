@@ -18,17 +18,19 @@ use crate::config::{Config, schema};
 #[command(after_help = "\
 Examples:
   whippletree check
-  whippletree check --config /etc/whippletree/whippletree.toml --json
+  whippletree check /etc/whippletree/whippletree.toml --json
   whippletree check --schema > whippletree.schema.json")]
 pub(super) struct Check {
     /// The file. Without it: whippletree.toml here, else the vendors' environment variables.
-    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The file, as `serve` takes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
     config: Option<PathBuf>,
     /// Print the faults as JSON on standard output.
     #[arg(long)]
     json: bool,
     /// Print the JSON Schema of the file instead, for editors.
-    #[arg(long, conflicts_with_all = ["config", "json"])]
+    #[arg(long, conflicts_with_all = ["file", "config", "json"])]
     schema: bool,
 }
 
@@ -45,7 +47,7 @@ impl Check {
             say_json(&schema::of_file())?;
             return Ok(Ending::Done);
         }
-        let source = Source::choose(self.config);
+        let source = Source::choose(self.file.or(self.config));
         let file = source.to_string();
         let (config, report) = match load(&source) {
             Ok(loaded) => (Some(loaded.config), loaded.warnings),
