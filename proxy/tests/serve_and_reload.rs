@@ -1,7 +1,11 @@
 //! The program as an operator runs it: start, reload, move to another port, stop.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "this is a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "this is a test"
+)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
