@@ -70,6 +70,14 @@ impl Edits {
         }
     }
 
+    /// Gives a top-level field another name and leaves its value: `max_tokens` is what some targets
+    /// call `max_completion_tokens`.
+    pub fn rename(&mut self, field: &Field, name: &str) {
+        let quoted = quoted(name);
+        let inside = quoted.get(1..quoted.len().saturating_sub(1));
+        self.replace(field.key, inside.unwrap_or_default().to_owned());
+    }
+
     /// Names another model.
     pub fn set_model(&mut self, envelope: &Envelope, model: &str) {
         if envelope.model() != Some(model) {

@@ -9,7 +9,7 @@
 
 use std::borrow::Cow;
 
-use wide::u8x16;
+use wide::{u8x16, u8x32};
 
 /// The offset of the quote that closes the string whose first byte is at `start`, and whether the
 /// string holds an escape.
@@ -37,7 +37,7 @@ fn close_by_blocks(bytes: &[u8], start: usize) -> Result<(usize, bool), usize> {
     let mut carry = 0_u64;
     while let Some(block) = bytes
         .get(at..)
-        .and_then(|rest| rest.as_chunks::<16>().0.first_chunk::<4>())
+        .and_then(|rest| rest.as_chunks::<32>().0.first_chunk::<2>())
     {
         let marks = Marks::of(block);
         let escaped = escaped_places(marks.backslash, &mut carry);
@@ -70,18 +70,17 @@ struct Marks {
 
 impl Marks {
     #[inline]
-    fn of(block: &[[u8; 16]; 4]) -> Self {
-        let quarters = block.map(u8x16::new);
+    fn of(block: &[[u8; 32]; 2]) -> Self {
+        let halves = block.map(u8x32::new);
         let equal = |byte: u8| {
-            let byte = u8x16::splat(byte);
-            quarters.map(|quarter| quarter.simd_eq(byte))
+            let byte = u8x32::splat(byte);
+            halves.map(|half| half.simd_eq(byte))
         };
-        let controls = quarters.map(is_control);
-        let any = controls.into_iter().reduce(|all, next| all | next);
-        let control = if any.is_some_and(|any| any.to_bitmask() != 0) {
-            mask(controls)
-        } else {
+        let [low, high] = halves.map(|half| half.min(u8x32::splat(0x1f)).simd_eq(half));
+        let control = if (low | high).to_bitmask() == 0 {
             0
+        } else {
+            mask([low, high])
         };
         let quote = mask(equal(b'"'));
         let backslash = mask(equal(b'\\'));
@@ -95,22 +94,17 @@ impl Marks {
 }
 
 #[inline]
-fn mask([a, b, c, d]: [u8x16; 4]) -> u64 {
-    let bits = |v: u8x16| u64::from(v.to_bitmask());
-    bits(a) | bits(b) << 16 | bits(c) << 32 | bits(d) << 48
-}
-
-#[inline]
-fn is_control(bytes: u8x16) -> u8x16 {
-    bytes.min(u8x16::splat(0x1f)).simd_eq(bytes)
+fn mask([low, high]: [u8x32; 2]) -> u64 {
+    u64::from(low.to_bitmask()) | u64::from(high.to_bitmask()) << 32
 }
 
 /// One bit for each quote, backslash and control character.
 #[inline]
 fn specials(block: &[u8; 16]) -> u32 {
     let bytes = u8x16::new(*block);
-    let special =
-        bytes.simd_eq(u8x16::splat(b'"')) | bytes.simd_eq(u8x16::splat(b'\\')) | is_control(bytes);
+    let special = bytes.simd_eq(u8x16::splat(b'"'))
+        | bytes.simd_eq(u8x16::splat(b'\\'))
+        | bytes.min(u8x16::splat(0x1f)).simd_eq(bytes);
     special.to_bitmask()
 }
 

@@ -194,6 +194,21 @@ fn output_limits_are_lowered_never_raised() {
 }
 
 #[test]
+fn a_renamed_field_keeps_its_value_and_may_be_lowered_too() {
+    let envelope = parse(r#"{"max_tokens" : 90,"a":1}"#).unwrap();
+    let mut edits = Edits::default();
+    edits.rename(
+        envelope.field("max_tokens").unwrap(),
+        "max_completion_tokens",
+    );
+    edits.limit_output(&envelope, OutputLimit::MaxCompletionTokens, 50);
+    assert_eq!(
+        edits.apply(&envelope).to_bytes(),
+        r#"{"max_completion_tokens" : 50,"a":1}"#
+    );
+}
+
+#[test]
 fn fields_are_removed_with_their_commas() {
     let without = |names: &[&str], insert: bool| {
         let envelope = parse(r#"{ "a":1 , "b":2, "c" : 3 }"#).unwrap();

@@ -18,7 +18,7 @@ struct Embeddings<'a> {
     #[serde(default)]
     data: Option<Vec<IgnoredAny>>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<Box<Counts>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }

@@ -22,13 +22,8 @@ pub struct InvalidDecimal;
 /// # Errors
 /// [`InvalidDecimal`] for what is no decimal number, negative, or past nine million dollars a token.
 pub fn pico_per_token(text: &str, per_exponent: i32) -> Result<(i64, Exactness), InvalidDecimal> {
-    let (mantissa, exponent) = match text.find(['e', 'E']) {
-        Some(at) => {
-            let (mantissa, exponent) = text.split_at(at);
-            let digits = exponent.trim_start_matches(['e', 'E']);
-            let digits = digits.strip_prefix('+').unwrap_or(digits);
-            (mantissa, digits.parse::<i32>().map_err(|_| InvalidDecimal)?)
-        }
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, signed(exponent).ok_or(InvalidDecimal)?),
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -48,6 +43,13 @@ pub fn pico_per_token(text: &str, per_exponent: i32) -> Result<(i64, Exactness),
         .and_then(|shift| shift.checked_add(12)?.checked_sub(per_exponent))
         .ok_or(InvalidDecimal)?;
     shifted(digits, shift)
+}
+
+/// A whole number with at most one sign.
+fn signed(text: &str) -> Option<i32> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    plain.then(|| text.parse().ok())?
 }
 
 /// `digits` times 10^`shift`, rounded half up.

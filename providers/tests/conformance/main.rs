@@ -104,6 +104,62 @@ fn dialect_of(recording: &Recording) -> Option<(&'static dyn Provider, Api)> {
     Some((provider(kind)?, api))
 }
 
+/// A row's base URL and paths are those at which its vendor was reached.
+#[test]
+fn every_row_points_where_its_vendor_was_reached() {
+    let mut checked = std::collections::BTreeSet::new();
+    for recording in recordings() {
+        let Some((vendor, api)) = dialect_of(&recording) else {
+            continue;
+        };
+        // Azure's base is the tenant's own; a deployment's name is in the path.
+        let base = vendor
+            .base_url()
+            .unwrap_or("https://tenant.openai.azure.com");
+        let known = recording.host.as_str();
+        if !base.contains(&format!("//{known}")) {
+            continue;
+        }
+        let path = recording.path.split('?').next().unwrap();
+        let model = path
+            .split_once("/deployments/")
+            .and_then(|(_, rest)| rest.split('/').next())
+            .unwrap_or("m");
+        let base = match path.split_once("/openai/v1/") {
+            Some(("", _)) if vendor.kind() == "azure" => format!("{base}/openai/v1"),
+            _ => base.to_owned(),
+        };
+        let url = vendor.url(&base, api, model);
+        let url = url.split('?').next().unwrap();
+        if url == format!("https://{known}{path}") {
+            checked.insert((vendor.kind(), api));
+        }
+    }
+    let kinds: Vec<String> = checked
+        .iter()
+        .map(|(kind, api)| format!("{kind}/{api}"))
+        .collect();
+    println!("{kinds:?}");
+    for expected in [
+        "azure/chat",
+        "azure/responses",
+        "cerebras/chat",
+        "deepseek/chat",
+        "groq/chat",
+        "mistral/chat",
+        "openai/chat",
+        "openai/completions",
+        "openai/embeddings",
+        "openai/responses",
+        "openrouter/chat",
+        "perplexity/chat",
+        "xai/chat",
+        "xai/responses",
+    ] {
+        assert!(kinds.iter().any(|kind| kind == expected), "{expected}");
+    }
+}
+
 fn check(recording: &Recording, vendor: &'static dyn Provider, api: Api) -> Tested {
     if let Some(body) = &recording.request_body {
         check_request(body, vendor, api);

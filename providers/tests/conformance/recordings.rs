@@ -8,6 +8,8 @@ use serde_json::Value;
 pub(crate) struct Recording {
     pub(crate) id: String,
     pub(crate) vendor: String,
+    pub(crate) host: String,
+    pub(crate) path: String,
     pub(crate) endpoint: String,
     pub(crate) streaming: bool,
     pub(crate) status: u16,
@@ -49,6 +51,8 @@ fn recording(value: &Value) -> Recording {
     Recording {
         id: text(&value["id"]),
         vendor: text(&value["vendor"]),
+        host: text(&value["host"]),
+        path: text(&value["path"]),
         endpoint: text(&value["tags"]["endpoint"]),
         streaming: value["tags"]["streaming"] == Value::Bool(true),
         status: u16::try_from(value["status"].as_u64().unwrap()).unwrap(),

@@ -5,7 +5,7 @@ use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 use whippletree_policies::time::UnixTime;
 
-use super::{finish, is_error, text, text_bytes};
+use super::{finish, inside, is_error, text, text_bytes};
 use crate::decoder::{Event, Kind, Missing, Progress, StreamDecoder, ToolCall, Verdict};
 use crate::openai::dialects::{Dialect, Terminator};
 use crate::openai::failure::classify_event;
@@ -33,7 +33,7 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<Box<Counts>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -47,7 +47,7 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 struct GroqPart {
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<Box<Counts>>,
 }
 
 #[derive(Deserialize)]
@@ -65,7 +65,7 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     finish_reason: Option<&'a RawValue>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<Box<Counts>>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -186,8 +186,10 @@ impl ChatDecoder {
     }
 
     fn chunk(&mut self, chunk: &Chunk<'_>, form: Form) -> Event {
-        if let Some(tier) = chunk.service_tier.and_then(text) {
-            self.progress.service_tier = Some(tier);
+        if let Some(tier) = chunk.service_tier.and_then(inside)
+            && self.progress.service_tier.as_deref() != Some(tier)
+        {
+            self.progress.service_tier = Some(tier.to_owned());
         }
         let choices = chunk.choices.as_deref().unwrap_or_default();
         let mut event = Event::of(Kind::Start);
@@ -198,10 +200,10 @@ impl ChatDecoder {
             }
             event.finish = finish(choice.finish_reason).or(event.finish);
         }
-        let within = choices.iter().find_map(|choice| choice.usage.as_ref());
+        let within = choices.iter().find_map(|choice| choice.usage.as_deref());
         event.usage = [
-            chunk.usage.as_ref(),
-            chunk.x_groq.as_ref().and_then(|groq| groq.usage.as_ref()),
+            chunk.usage.as_deref(),
+            chunk.x_groq.as_ref().and_then(|groq| groq.usage.as_deref()),
             within,
         ]
         .into_iter()

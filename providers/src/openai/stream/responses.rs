@@ -48,7 +48,7 @@ struct Response<'a> {
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     #[serde(default)]
-    usage: Option<Counts>,
+    usage: Option<Box<Counts>>,
     #[serde(borrow, default)]
     output: Option<Vec<Item<'a>>>,
     #[serde(borrow, default)]

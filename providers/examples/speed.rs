@@ -1,6 +1,7 @@
-//! How long one pass over a large agent request takes, beside what `serde_json` needs for less.
+//! How long one pass over a large agent request takes, beside what `serde_json` needs for less, and how
+//! long an event of a stream takes to frame and to understand.
 //!
-//! `cargo run --release -p whippletree-providers --example envelope_speed`
+//! `cargo run --release -p whippletree-providers --example speed`
 
 #![expect(
     clippy::print_stdout,
@@ -17,7 +18,11 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use whippletree_policies::time::UnixTime;
 use whippletree_providers::envelope::{Edits, Envelope};
+use whippletree_providers::provider::Api;
+use whippletree_providers::registry::provider;
+use whippletree_providers::sse::Framer;
 
 fn main() {
     let body = Bytes::from(agent_body(107_000).to_string());
@@ -46,6 +51,32 @@ fn main() {
     report("serde_json Value", &body, |b| {
         black_box(serde_json::from_slice::<Value>(b).unwrap());
     });
+    let stream = Bytes::from(chat_stream(1_000));
+    report("frame 1000 events", &stream, |s| {
+        let mut framer = Framer::default();
+        framer.push(s.clone());
+        while let Some(frame) = framer.next_frame().unwrap() {
+            black_box(frame);
+        }
+    });
+    report("frame and decode them", &stream, |s| {
+        let mut framer = Framer::default();
+        let vendor = provider("openai").unwrap();
+        let mut decoder = vendor.stream_decoder(Api::Chat).unwrap();
+        framer.push(s.clone());
+        while let Some(frame) = framer.next_frame().unwrap() {
+            black_box(decoder.read(&frame, UnixTime(0)));
+        }
+    });
+}
+
+fn chat_stream(events: usize) -> String {
+    let event = |i: usize| {
+        format!(
+            "data: {{\"id\":\"chatcmpl-BG7OTM3ub2HDuZ1PCj137Me5EGRPt\",\"object\":\"chat.completion.chunk\",\"created\":1743181369,\"model\":\"gpt-5\",\"service_tier\":\"default\",\"system_fingerprint\":\"fp_8bde45cba6\",\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\" word {i}\"}},\"logprobs\":null,\"finish_reason\":null}}],\"usage\":null,\"obfuscation\":\"a8Kz\"}}\n\n"
+        )
+    };
+    (0..events).map(event).collect::<Vec<_>>().concat()
 }
 
 fn report(name: &str, body: &Bytes, run: impl Fn(&Bytes)) {
