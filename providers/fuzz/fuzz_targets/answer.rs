@@ -10,7 +10,7 @@ use whippletree_providers::openai::dialects::DIALECTS;
 use whippletree_providers::openai::response;
 use whippletree_providers::provider::Api;
 
-const NOW: UnixTime = UnixTime(1_790_000_000_000_000_000);
+const NOW: UnixTime = UnixTime(1_790_000_000_000);
 const STATUS: [u16; 12] = [200, 400, 401, 402, 404, 408, 413, 422, 429, 500, 503, 529];
 
 fuzz_target!(|data: &[u8]| {

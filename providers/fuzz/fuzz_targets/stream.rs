@@ -11,7 +11,7 @@ use whippletree_providers::openai::stream::decoder;
 use whippletree_providers::provider::Api;
 use whippletree_providers::sse::Framer;
 
-const NOW: UnixTime = UnixTime(1_790_000_000_000_000_000);
+const NOW: UnixTime = UnixTime(1_790_000_000_000);
 
 fn read(stream: &[u8], chunk: usize, dialect: usize, api: Api) -> Option<(Progress, Verdict)> {
     let mut framer = Framer::default();
@@ -41,4 +41,15 @@ fuzz_target!(|data: &[u8]| {
     let whole = read(stream, stream.len().max(1), dialect, api);
     let apart = read(stream, usize::from(*cut) + 1, dialect, api);
     assert_eq!(whole, apart, "the cut changed the answer");
+    // What `policies::usage` promises its readers.
+    if let Some(usage) = whole.and_then(|(progress, _)| progress.usage) {
+        let parts = [usage.cache_read, usage.cache_write_5m, usage.cache_write_1h];
+        let parts = parts.into_iter().flatten();
+        let sum = parts.fold(0_u64, |sum, tokens| sum.saturating_add(tokens.0));
+        assert!(sum <= usage.input.0, "more cached than read");
+        assert!(
+            usage.reasoning.unwrap_or_default() <= usage.output,
+            "more reasoned than written"
+        );
+    }
 });
