@@ -28,6 +28,8 @@
 //! # Ok::<(), whippletree_providers::envelope::InvalidEnvelope>(())
 //! ```
 
+mod decode;
+mod fault;
 mod scan;
 mod splice;
 mod string;
@@ -39,6 +41,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
+pub use self::fault::{Fault, InvalidEnvelope};
 pub use self::splice::{Edits, OutputLimit, Spliced};
 
 use self::scan::{Scan, Scanner};
@@ -95,53 +98,6 @@ impl Span {
     pub fn of(self, body: &[u8]) -> &[u8] {
         body.get(self.range()).unwrap_or_default()
     }
-}
-
-/// Why a body was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{fault} (at byte {offset})")]
-pub struct InvalidEnvelope {
-    /// What is wrong.
-    pub fault: Fault,
-    /// Where, in bytes from the start of the body.
-    pub offset: usize,
-}
-
-/// What is wrong with a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The body ends inside a value.
-    #[error("the body ends before the json does")]
-    Cut,
-    /// More than [`MAX_DEPTH`] levels.
-    #[error("the body nests deeper than 128 levels")]
-    Depth,
-    /// The second of two top-level fields of one name.
-    #[error("the body has two top-level fields of the same name")]
-    Duplicate,
-    /// Valid JSON, but not an object.
-    #[error("the body is not a json object")]
-    NotAnObject,
-    /// Not JSON.
-    #[error("the body is not valid json")]
-    Syntax,
-    /// Something follows the object.
-    #[error("something follows the json object")]
-    Trailing,
-    /// 4 GiB or more.
-    #[error("the body is 4 gib or longer")]
-    TooLong,
-    /// A field that decides something has another type than the vendors document.
-    #[error("field \"{field}\" is not {expected}")]
-    Type {
-        /// The field.
-        field: &'static str,
-        /// What it should be.
-        expected: &'static str,
-    },
-    /// Not UTF-8.
-    #[error("the body is not valid utf-8")]
-    Utf8,
 }
 
 /// One top-level field.
@@ -295,80 +251,6 @@ impl Envelope {
             }),
             None => Ok(()),
         }
-    }
-
-    fn decode(&mut self) -> Result<(), InvalidEnvelope> {
-        self.model = self.typed("model", "a string", |raw| {
-            string_inside(raw).map(|inside| Box::from(&*string::text(inside)))
-        })?;
-        self.stream = self
-            .typed("stream", "true or false", boolean)?
-            .unwrap_or(false);
-        self.max_tokens = self.limit("max_tokens")?;
-        self.max_completion_tokens = self.limit("max_completion_tokens")?;
-        self.max_output_tokens = self.limit("max_output_tokens")?;
-        self.n = self.limit("n")?.map(|limit| limit.value);
-        if let Some(span) = self.typed_span("stream_options") {
-            self.stream_options = Some(self.decode_stream_options(span)?);
-        }
-        Ok(())
-    }
-
-    fn decode_stream_options(&self, span: Span) -> Result<StreamOptions, InvalidEnvelope> {
-        let refused = |offset: usize, field, expected| InvalidEnvelope {
-            fault: Fault::Type { field, expected },
-            offset,
-        };
-        if !span.of(&self.body).starts_with(b"{") {
-            return Err(refused(span.start(), "stream_options", "an object"));
-        }
-        let mut include_usage = None;
-        for member in self.members(span) {
-            let raw = member.value.of(&self.body);
-            if self.name(&member) != "include_usage" || raw == b"null" {
-                continue;
-            }
-            let Some(asked) = boolean(raw) else {
-                let offset = member.value.start();
-                return Err(refused(offset, "include_usage", "true or false"));
-            };
-            // Parsers differ on which of two equal keys counts; the edit makes them all true.
-            include_usage = Some(include_usage.unwrap_or(true) && asked);
-        }
-        Ok(StreamOptions {
-            span,
-            include_usage,
-        })
-    }
-
-    /// The place of a field that is present and not null.
-    fn typed_span(&self, name: &str) -> Option<Span> {
-        let span = self.field(name)?.value;
-        (span.of(&self.body) != b"null").then_some(span)
-    }
-
-    fn typed<T>(
-        &self,
-        field: &'static str,
-        expected: &'static str,
-        read: impl Fn(&[u8]) -> Option<T>,
-    ) -> Result<Option<T>, InvalidEnvelope> {
-        let Some(span) = self.typed_span(field) else {
-            return Ok(None);
-        };
-        match read(span.of(&self.body)) {
-            Some(value) => Ok(Some(value)),
-            None => Err(InvalidEnvelope {
-                fault: Fault::Type { field, expected },
-                offset: span.start(),
-            }),
-        }
-    }
-
-    fn limit(&self, field: &'static str) -> Result<Option<Limit>, InvalidEnvelope> {
-        let value = self.typed(field, "a whole number of 0 or more", whole_number)?;
-        let span = self.typed_span(field);
-        Ok(value.zip(span).map(|(value, span)| Limit { value, span }))
     }
 
     /// The bytes as they came.
@@ -538,28 +420,4 @@ impl Iterator for Members<'_> {
 
 fn string_inside(raw: &[u8]) -> Option<&[u8]> {
     raw.strip_prefix(b"\"")?.strip_suffix(b"\"")
-}
-
-fn boolean(raw: &[u8]) -> Option<bool> {
-    match raw {
-        b"true" => Some(true),
-        b"false" => Some(false),
-        _ => None,
-    }
-}
-
-/// A number that is whole, however it is written: `4096`, `4096.0`, `4e3`.
-fn whole_number(raw: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(raw).ok()?;
-    if let Ok(value) = text.parse::<u64>() {
-        return Some(value);
-    }
-    let value = text.parse::<f64>().ok()?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "whole, and between zero and 2^53, where every whole f64 is exact"
-    )]
-    (value.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&value))
-        .then_some(value as u64)
 }
