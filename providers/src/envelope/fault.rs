@@ -16,7 +16,7 @@ pub enum Fault {
     /// The body ends inside a value.
     #[error("the body ends before the json does")]
     Cut,
-    /// More than [`MAX_DEPTH`] levels.
+    /// More than [`MAX_DEPTH`](super::MAX_DEPTH) levels.
     #[error("the body nests deeper than 128 levels")]
     Depth,
     /// The second of two top-level fields of one name.
