@@ -1,21 +1,48 @@
 //! Stub vendors: the smallest valid answer in a dialect, whole or streaming as it was asked for.
 
+mod strict;
+
 use serde_json::{Value, json};
 
 use super::answer::Asked;
 use super::script::{Headers, Reply, ScriptError, Write};
 
-const STUBS: [&str; 5] = [
-    "anthropic_ok",
-    "bedrock_ok",
-    "gemini_ok",
-    "openai_ok",
-    "responses_ok",
+/// Each stub and the dialect it answers in.
+const STUBS: [(&str, Dialect); 13] = [
+    ("anthropic_ok", Dialect::Anthropic),
+    ("anthropic_strict", Dialect::Anthropic),
+    ("bedrock_ok", Dialect::Bedrock),
+    ("bedrock_strict", Dialect::Bedrock),
+    ("gemini_ok", Dialect::Gemini),
+    ("gemini_strict_thought_signature", Dialect::Gemini),
+    ("max_4_cache_control", Dialect::Anthropic),
+    ("openai_ok", Dialect::Chat),
+    ("rejects_cache_ttl", Dialect::Bedrock),
+    ("rejects_max_tokens", Dialect::Chat),
+    ("rejects_temperature_with_top_p", Dialect::Bedrock),
+    ("requires_reasoning_content", Dialect::Chat),
+    ("responses_ok", Dialect::Responses),
 ];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialect {
+    Anthropic,
+    Bedrock,
+    Chat,
+    Gemini,
+    Responses,
+}
+
+fn dialect(stub: &str) -> Option<Dialect> {
+    STUBS
+        .iter()
+        .find(|(name, _)| *name == stub)
+        .map(|(_, dialect)| *dialect)
+}
 
 /// Whether there is a stub of this name.
 pub(super) fn check(name: &str) -> Result<(), ScriptError> {
-    if STUBS.contains(&name) {
+    if dialect(name).is_some() {
         Ok(())
     } else {
         Err(ScriptError::UnknownStub(name.to_owned()))
@@ -35,18 +62,23 @@ pub(super) fn answer(reply: &Reply, asked: Asked<'_>) -> Reply {
         .unwrap_or("m")
         .to_owned();
     let usage = reply.usage.clone();
-    let made = match reply.stub.as_deref().unwrap_or_default() {
-        "anthropic_ok" if streams => anthropic_stream(&model, usage),
-        "anthropic_ok" => Reply::json(200, anthropic(&model, usage)),
-        "bedrock_ok" => Reply::json(200, bedrock(usage)),
-        "gemini_ok" if asked.path.contains("streamGenerateContent") => {
+    let stub = reply.stub.as_deref().unwrap_or_default();
+    let dialect = dialect(stub).unwrap_or(Dialect::Chat);
+    let made = match dialect {
+        _ if let Some(fault) = strict::fault(stub, reply.strict_schema, &request) => {
+            Reply::json(400, refusal(dialect, &fault))
+        }
+        Dialect::Anthropic if streams => anthropic_stream(&model, usage),
+        Dialect::Anthropic => Reply::json(200, anthropic(&model, usage)),
+        Dialect::Bedrock => Reply::json(200, bedrock(usage)),
+        Dialect::Gemini if asked.path.contains("streamGenerateContent") => {
             Reply::events([format!("data: {}\n\n", gemini(&model, usage))])
         }
-        "gemini_ok" => Reply::json(200, gemini(&model, usage)),
-        "responses_ok" if streams => responses_stream(&model, usage),
-        "responses_ok" => Reply::json(200, responses(&model, "completed", usage)),
-        _ if streams => openai_stream(&model, usage, &request),
-        _ => Reply::json(200, openai(&model, usage)),
+        Dialect::Gemini => Reply::json(200, gemini(&model, usage)),
+        Dialect::Responses if streams => responses_stream(&model, usage),
+        Dialect::Responses => Reply::json(200, responses(&model, "completed", usage)),
+        Dialect::Chat if streams => openai_stream(&model, usage, &request),
+        Dialect::Chat => Reply::json(200, openai(&model, usage)),
     };
     let mut headers = made.headers;
     headers.0.extend(reply.headers.0.clone());
@@ -56,6 +88,21 @@ pub(super) fn answer(reply: &Reply, asked: Asked<'_>) -> Reply {
         sleep_ms: reply.sleep_ms,
         gzip: reply.gzip,
         ..made
+    }
+}
+
+fn refusal(dialect: Dialect, message: &str) -> Value {
+    match dialect {
+        Dialect::Anthropic => {
+            json!({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+        }
+        Dialect::Bedrock => json!({"message": message}),
+        Dialect::Gemini => {
+            json!({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
+        }
+        Dialect::Chat | Dialect::Responses => {
+            json!({"error": {"message": message, "type": "invalid_request_error", "param": null, "code": null}})
+        }
     }
 }
 
