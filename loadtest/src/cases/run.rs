@@ -107,11 +107,12 @@ impl<'a> Run<'a> {
     /// Plays the input as it stands and checks every assertion but those that `claimed` names.
     pub(super) async fn play(&mut self, claimed: &[&str]) -> anyhow::Result<()> {
         let world = self.world().await?;
+        let sent = self.case.call().body;
         let answers = self.send_all(&world).await;
         for (name, wanted) in &self.case.input.rest {
             if name.starts_with("assert_") && !claimed.contains(&name.as_str()) {
                 self.checks += 1;
-                let faults = check::assertion(name, wanted, &world, &answers).await;
+                let faults = check::assertion(name, wanted, &world, &sent, &answers).await;
                 self.faults.extend(faults);
             }
         }

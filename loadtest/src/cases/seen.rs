@@ -29,6 +29,10 @@ pub struct Seen {
     pub without_choices: usize,
     /// `ping` events.
     pub pings: usize,
+    /// Types of content blocks in the order of their opening (Messages).
+    pub blocks: Vec<String>,
+    /// Deltas of no length (Messages).
+    pub empty_deltas: usize,
     /// The name or type of the last event.
     pub last_event: String,
     /// How often an empty line followed comments alone, or an event had no data.
@@ -176,6 +180,9 @@ impl Seen {
                 .unwrap_or_default()
         };
         let index = json.get("index").and_then(Value::as_u64).unwrap_or(0);
+        if kind == "content_block_start" {
+            self.blocks.push(text("/content_block/type").to_owned());
+        }
         match kind {
             "ping" => self.pings += 1,
             "message_stop" => self.done = true,
@@ -187,10 +194,21 @@ impl Seen {
                 self.call(index, text("/content_block/id"), "");
             }
             "content_block_delta" => {
+                let length = text("/delta/text").len()
+                    + text("/delta/partial_json").len()
+                    + text("/delta/thinking").len()
+                    + text("/delta/signature").len();
+                self.empty_deltas += usize::from(length == 0);
                 self.text.push_str(text("/delta/text"));
                 if json.pointer("/delta/partial_json").is_some() {
                     self.call(index, "", text("/delta/partial_json"));
                 }
+            }
+            "response.output_text.delta" => self.text.push_str(text("/delta")),
+            "response.completed" | "response.incomplete" | "response.failed" => {
+                self.usage = json.pointer("/response/usage").cloned();
+                self.id(json.pointer("/response/id"));
+                self.done = kind != "response.failed";
             }
             "message_delta" => {
                 self.finish_reason = json

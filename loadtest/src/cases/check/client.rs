@@ -40,7 +40,7 @@ fn of_one(name: &str, seen: &Seen, answer: &Answer) -> Option<Value> {
         "text" => json!(seen.text),
         "done" | "message_stop" => json!(seen.done),
         "role_chunks" => json!(seen.role_chunks),
-        "finish_reason" => json!(seen.finish_reason),
+        "finish_reason" | "stop_reason" => json!(seen.finish_reason),
         "error" => json!(seen.error.is_some()),
         "error_type" => seen
             .error
@@ -48,7 +48,9 @@ fn of_one(name: &str, seen: &Seen, answer: &Answer) -> Option<Value> {
             .get("type")
             .cloned()
             .unwrap_or_default(),
-        "last_event" => json!(seen.last_event),
+        "blocks" => json!(seen.blocks),
+        "empty_deltas" => json!(seen.empty_deltas),
+        "last_event" | "terminal_event" => json!(seen.last_event),
         "ids" => json!(seen.ids.len()),
         "indexes" => seen
             .calls
@@ -66,6 +68,10 @@ fn of_one(name: &str, seen: &Seen, answer: &Answer) -> Option<Value> {
         "usage_chunk" => json!(seen.usage_chunks > 0),
         "choices_field_present" => json!(seen.without_choices == 0 && answer.status == 200),
         "no_empty_data_event" => json!(seen.empty_events == 0 && answer.status == 200),
+        "served_by" => {
+            let target = answer.header("x-wt-target")?;
+            json!(target.split('/').next().unwrap_or_default().to_uppercase())
+        }
         "retry-after" => json!(answer.header(name)),
         _ if name.starts_with("x-") => json!(answer.header(name)),
         _ => return None,

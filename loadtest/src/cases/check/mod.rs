@@ -5,25 +5,25 @@
 
 mod client;
 mod ledger;
-
-use std::time::Duration;
+mod upstream;
 
 use serde_json::{Map, Value, json};
 
 use super::world::World;
 use crate::client::Answer;
-use crate::vendor::{Request, Vendor};
+use crate::vendor::Vendor;
 
-/// Checks one `assert_…` entry against what happened.
+/// Checks one `assert_…` entry against what happened; `sent` is the client's body.
 pub(super) async fn assertion(
     name: &str,
     wanted: &Value,
     world: &World,
+    sent: &[u8],
     answers: &[Answer],
 ) -> Vec<String> {
     match name {
         "assert_client" => client::check(wanted, world, answers),
-        "assert_upstream" => upstream(wanted, world).await,
+        "assert_upstream" => upstream::check(wanted, world, sent).await,
         "assert_attempts" => {
             let attempts = json!(world.attempts());
             equal("attempts", &attempts, wanted)
@@ -42,55 +42,6 @@ pub(super) async fn assertion(
         "assert_no_secret" => no_secret(wanted, world, answers).await,
         _ => vec![format!("not checked: {name}")],
     }
-}
-
-async fn upstream(wanted: &Value, world: &World) -> Vec<String> {
-    let mut faults = Vec::new();
-    for (name, wanted) in wanted.as_object().into_iter().flatten() {
-        if name == "TRAP_requests" {
-            let count = world.vendors.get("TRAP").map(Vendor::connections);
-            faults.extend(equal(name, &json!(count), wanted));
-        } else if name == "socket_closed_before_ms" {
-            faults.extend(closed_before(wanted, world).await);
-        } else if let Some(path) = name.strip_prefix("body.") {
-            let last = world
-                .vendors
-                .values()
-                .find_map(|vendor| vendor.requests().pop());
-            let body = last.map(|request| request.json()).unwrap_or_default();
-            let got = body
-                .pointer(&format!("/{}", path.replace('.', "/")))
-                .cloned()
-                .unwrap_or_default();
-            faults.extend(equal(name, &got, wanted));
-        } else {
-            faults.push(format!("not checked: assert_upstream.{name}"));
-        }
-    }
-    faults
-}
-
-async fn closed_before(wanted: &Value, world: &World) -> Option<String> {
-    let limit = Duration::from_millis(wanted.as_u64().unwrap_or(0));
-    let vendor = world
-        .vendors
-        .values()
-        .find(|vendor| vendor.request_count() > 0)?;
-    vendor
-        .wait_until(limit * 3, |requests| {
-            requests
-                .iter()
-                .all(|request| request.disconnected.is_some())
-        })
-        .await;
-    let slow = |request: &Request| match request.disconnected {
-        Some(at) => {
-            let took = at.saturating_duration_since(request.received);
-            (took > limit).then(|| format!("upstream closed after {took:?}, {limit:?} wanted"))
-        }
-        None => Some(format!("upstream still open after {:?}", limit * 3)),
-    };
-    vendor.requests().iter().find_map(slow)
 }
 
 fn gap(wanted: &Value, world: &World) -> Vec<String> {
