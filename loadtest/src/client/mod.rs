@@ -89,11 +89,11 @@ impl Call {
         };
         // A small request must not wait for anything.
         let _ = stream.set_nodelay(true);
-        self.exchange(stream, &mut answer).await;
+        self.exchange(addr, stream, &mut answer).await;
         answer
     }
 
-    async fn exchange(&self, stream: TcpStream, answer: &mut Answer) {
+    async fn exchange(&self, addr: SocketAddr, stream: TcpStream, answer: &mut Answer) {
         let (read, write) = tokio::io::split(stream);
         let (go, went) = oneshot::channel();
         let timeout = tokio::time::sleep(self.timeout);
@@ -104,14 +104,19 @@ impl Call {
             ended = self.read(Wire::new(read), go, answer) => ended,
             () = timeout => Ended::TimedOut,
             () = leave => Ended::Left,
-            () = self.write(write, went) => Ended::Cut,
+            () = self.write(addr, write, went) => Ended::Cut,
         };
         answer.end(ended);
     }
 
     /// Sends the request and then waits for ever.
-    async fn write(&self, mut stream: WriteHalf<TcpStream>, went: oneshot::Receiver<()>) {
-        let mut head = BytesMut::from(self.head().as_bytes());
+    async fn write(
+        &self,
+        addr: SocketAddr,
+        mut stream: WriteHalf<TcpStream>,
+        went: oneshot::Receiver<()>,
+    ) {
+        let mut head = BytesMut::from(self.head(addr).as_bytes());
         if !self.expect_continue && self.chunked.is_none() && self.body.len() < 64 * 1024 {
             head.extend_from_slice(&self.body);
             // What became of it shows in the answer.
@@ -134,10 +139,10 @@ impl Call {
         std::future::pending::<()>().await;
     }
 
-    fn head(&self) -> String {
+    fn head(&self, addr: SocketAddr) -> String {
         let mut lines = vec![format!("{} {} HTTP/1.1", self.method, self.path)];
         if find(&self.headers, "host").is_none() {
-            lines.push("host: gateway.test".to_owned());
+            lines.push(format!("host: {addr}"));
         }
         lines.extend(
             self.headers

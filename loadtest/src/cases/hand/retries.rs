@@ -140,12 +140,20 @@ pub(super) async fn jitter(run: &mut Run<'_>) -> anyhow::Result<()> {
             .or_default()
             .push(request);
     }
+    let limited = attempts
+        .values()
+        .flatten()
+        .filter_map(|request| request.answered)
+        .min();
     let mut waits = Vec::new();
-    for pair in attempts.values() {
-        if let [first, second, ..] = &pair[..] {
-            let answered = first.answered.unwrap_or(first.received);
-            waits.push(second.received.saturating_duration_since(answered));
-        }
+    for made in attempts.values() {
+        // Who came when the key was cooling already was kept back before the first attempt.
+        let (from, to) = match &made[..] {
+            [first, second, ..] => (first.answered, second.received),
+            [only] => (limited, only.received),
+            [] => continue,
+        };
+        waits.push(to.saturating_duration_since(from.unwrap_or(to)));
     }
     run.expect(
         waits.len() == CLIENTS,
