@@ -97,6 +97,7 @@ fn serve(tls: &Arc<ServerTls>) -> (Running, SocketAddr) {
     (running, address)
 }
 
+#[derive(Clone, Copy)]
 enum Speak {
     Http1,
     Http2,

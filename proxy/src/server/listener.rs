@@ -2,12 +2,17 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, Socket, TcpKeepalive, Type};
 
 /// The queue of connections that the kernel keeps while no worker has time. A burst beyond it is
 /// refused by the kernel; `net.core.somaxconn` (4096 by default) caps it.
 const BACKLOG: i32 = 4096;
+
+/// A client that vanished without a word is noticed within two minutes or so.
+const PROBE_AFTER: Duration = Duration::from_mins(1);
+const PROBE_EVERY: Duration = Duration::from_secs(15);
 
 /// A bound and listening address. All workers accept from the one socket.
 #[derive(Debug)]
@@ -34,7 +39,10 @@ impl Listener {
         socket.set_nonblocking(true)?;
         // Accepted sockets inherit these on Linux, which saves two calls for each connection.
         socket.set_tcp_nodelay(true)?;
-        socket.set_keepalive(true)?;
+        let probes = TcpKeepalive::new()
+            .with_time(PROBE_AFTER)
+            .with_interval(PROBE_EVERY);
+        socket.set_tcp_keepalive(&probes)?;
         socket.bind(&address.into())?;
         let backlog = i32::try_from(max_connections).unwrap_or(i32::MAX);
         socket.listen(backlog.max(BACKLOG))?;

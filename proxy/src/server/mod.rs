@@ -15,6 +15,7 @@
 //! stays on one core.
 
 mod connection;
+mod descriptors;
 mod listener;
 mod receive;
 mod running;
@@ -30,6 +31,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 
 pub use connection::Upload;
+pub use descriptors::raise_open_files;
 pub use listener::Listener;
 pub use receive::{InflightBytes, ReceiveError, ReceiveLimits, Received, receive_body};
 pub use running::{Counts, Running, start};
