@@ -79,13 +79,22 @@ pub struct RequestId(pub [u8; 16]);
 
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One write: every request's record and log line have its id.
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or_default();
+        let mut text = [b'-'; 36];
+        let mut places = text.iter_mut();
         for (i, byte) in self.0.iter().enumerate() {
             if matches!(i, 4 | 6 | 8 | 10) {
-                f.write_str("-")?;
+                places.next();
             }
-            write!(f, "{byte:02x}")?;
+            for nibble in [byte >> 4, byte & 0xf] {
+                if let Some(place) = places.next() {
+                    *place = digit(nibble);
+                }
+            }
         }
-        Ok(())
+        f.write_str(core::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

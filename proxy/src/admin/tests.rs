@@ -19,7 +19,7 @@ use crate::config::load::{Source, load};
 use crate::config::reload::{Follower, Live, Refused};
 use crate::exchange::{Exchange, Millis};
 use crate::store::Store;
-use crate::store::tests::exchange;
+use crate::store::tests::{exchange, id};
 use crate::telemetry::metrics::Metrics;
 use crate::upstream::PoolCounts;
 
@@ -129,11 +129,15 @@ impl Plane {
 
 /// Times of one a second, so that pages have an order.
 fn exchanges(count: u64) -> Vec<Exchange> {
-    let at = |n| Exchange {
-        time: UnixTime(1_764_500_000_000 + i64::try_from(n * 1000).unwrap()),
-        task: (n % 2 == 0).then(|| "even".to_owned()),
-        duration_ms: Millis(0),
-        ..exchange(n)
+    let at = |n| {
+        let time = 1_764_500_000_000 + i64::try_from(n * 1000).unwrap();
+        Exchange {
+            request_id: id(time, n),
+            time: UnixTime(time),
+            task: (n % 2 == 0).then(|| "even".to_owned()),
+            duration_ms: Millis(0),
+            ..exchange(n)
+        }
     };
     (0..count).map(at).collect()
 }
@@ -177,7 +181,7 @@ async fn requests_come_newest_first_page_by_page_and_filtered() {
 #[tokio::test]
 async fn one_request_and_its_ledger_entries_are_found_by_id() {
     let plane = Plane::new(&exchanges(3));
-    let id = exchange(1).request_id;
+    let id = exchanges(3)[1].request_id;
     let one = plane.json(&format!("/admin/v1/requests/{id}")).await;
     assert_eq!(
         serde_json::from_value::<Exchange>(one).unwrap(),
@@ -347,7 +351,7 @@ async fn no_answer_holds_a_secret() {
     for endpoint in endpoints() {
         let path = endpoint
             .path
-            .replace("{id}", &exchange(0).request_id.to_string());
+            .replace("{id}", &exchanges(1)[0].request_id.to_string());
         let (_, headers, text) = plane.send(endpoint.method.as_str(), &path).await;
         assert!(!text.contains("PLANTEDSECRET"), "{path}");
         assert_eq!(headers["cache-control"], "no-store", "{path}");
@@ -402,7 +406,7 @@ async fn the_description_fits_the_answers() {
     let plane = Plane::new(&exchanges(1));
     let description = openapi::describe();
     let schemas = &description["components"]["schemas"];
-    let id = exchange(0).request_id;
+    let id = exchanges(1)[0].request_id;
     for (path, name) in [
         ("/admin/v1/requests".to_owned(), "Requests"),
         (format!("/admin/v1/requests/{id}"), "Exchange"),

@@ -24,6 +24,10 @@ use crate::exchange::End;
 /// Connections kept open between queries.
 const IDLE: usize = 4;
 
+/// How far the time in a request's id may be from that in its record: they are read one after the
+/// other, and somebody may set the clock in between.
+const SLACK_MS: i64 = 60_000;
+
 /// Steps of SQLite's machine between looks at the clock: some milliseconds.
 const STEPS: i32 = 100_000;
 
@@ -57,7 +61,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Exchanges that pass `filter`, as JSON, newest first.
+    /// Exchanges that pass `filter`, as JSON, newest first, in the order of their ids.
     ///
     /// # Errors
     ///
@@ -67,26 +71,27 @@ impl Reader {
         filter: &RequestFilter,
         page: &Page<RequestCursor>,
     ) -> Result<Listed<Box<RawValue>, RequestCursor>, StoreError> {
-        let mut query = Query::new("SELECT time, request_id, doc FROM exchanges");
+        let mut query = Query::new("SELECT request_id, doc FROM exchanges");
         query.equal("tenant", filter.tenant.as_deref());
         query.equal("task", filter.task.as_deref());
         query.equal("route", filter.route.as_deref());
         query.equal("target", filter.target.as_deref());
         query.equal("outcome", filter.outcome.map(End::as_str));
         query.between(filter.since, filter.until);
-        if let Some(after) = page.after {
-            query.when(
-                "(time, request_id) < (?, ?)",
-                [after.time.0.into(), after.request_id.0.to_vec().into()],
-            );
+        // The id's time is not quite the record's, so it only narrows the search.
+        if let Some(since) = filter.since {
+            query.when("request_id >= ?", [first_id(since, -SLACK_MS).into()]);
         }
-        query.end("ORDER BY time DESC, request_id DESC", page.limit);
+        if let Some(until) = filter.until {
+            query.when("request_id < ?", [first_id(until, SLACK_MS).into()]);
+        }
+        if let Some(after) = page.after {
+            query.when("request_id < ?", [after.0.0.to_vec().into()]);
+        }
+        query.end("ORDER BY request_id DESC", page.limit);
         self.list(&query, page.limit, |row| {
-            let cursor = RequestCursor {
-                time: UnixTime(row.get(0)?),
-                request_id: RequestId(row.get(1)?),
-            };
-            Ok((cursor, raw_json(row.get(2)?)))
+            let cursor = RequestCursor(RequestId(row.get(0)?));
+            Ok((cursor, raw_json(row.get(1)?)))
         })
     }
 
@@ -298,14 +303,11 @@ pub struct InvalidCursor;
 
 /// A place in the list of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestCursor {
-    time: UnixTime,
-    request_id: RequestId,
-}
+pub struct RequestCursor(RequestId);
 
 impl std::fmt::Display for RequestCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.time.0, self.request_id)
+        self.0.fmt(f)
     }
 }
 
@@ -313,11 +315,7 @@ impl FromStr for RequestCursor {
     type Err = InvalidCursor;
 
     fn from_str(text: &str) -> Result<Self, InvalidCursor> {
-        let (time, id) = text.split_once('.').ok_or(InvalidCursor)?;
-        Ok(Self {
-            time: UnixTime(time.parse().map_err(|_| InvalidCursor)?),
-            request_id: id.parse().map_err(|_| InvalidCursor)?,
-        })
+        text.parse().map(Self).map_err(|_| InvalidCursor)
     }
 }
 
@@ -496,6 +494,14 @@ fn read_usage(row: &Row<'_>, first: usize, estimated: bool) -> rusqlite::Result<
         images: tokens(8)?.map(|images| images.0),
         estimated,
     }))
+}
+
+/// The first request id of a time (UUID version 7: 48 bits of milliseconds come first).
+fn first_id(time: UnixTime, slack_ms: i64) -> Vec<u8> {
+    let millis = time.0.saturating_add(slack_ms).clamp(0, (1 << 48) - 1);
+    let mut id = millis.to_be_bytes().get(2..).unwrap_or_default().to_vec();
+    id.resize(16, 0);
+    id
 }
 
 /// The document as it was entered; `null` for one that is no JSON, which the recorder never writes.

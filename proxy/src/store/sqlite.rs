@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params};
+use rusqlite::{
+    CachedStatement, Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior, params,
+};
 use whippletree_policies::ids::{KeyId, RouteId, TargetId};
 use whippletree_policies::units::Tokens;
 
@@ -109,27 +111,52 @@ pub(super) fn enter<'a>(
     entries: &'a [Entry],
 ) -> rusqlite::Result<Vec<&'a Entry>> {
     let transaction = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut refused = Vec::new();
-    for entry in entries {
-        match enter_one(&transaction, entry) {
-            Ok(()) => {}
-            Err(error) if may_pass(&error) => return Err(error),
-            Err(_) => refused.push(entry),
-        }
-    }
+    let refused = Insert::new(&transaction)?.all(entries)?;
     transaction.commit()?;
     Ok(refused)
 }
 
-fn enter_one(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<()> {
-    let exchange = &entry.exchange;
-    transaction
-        .prepare_cached(
-            "INSERT OR IGNORE INTO exchanges
-                 (request_id, time, tenant, task, route, target, outcome, doc)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-        )?
-        .execute(params![
+/// The statements of one transaction.
+struct Insert<'a> {
+    exchange: CachedStatement<'a>,
+    settle: CachedStatement<'a>,
+}
+
+impl<'a> Insert<'a> {
+    fn new(transaction: &'a Transaction<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            exchange: transaction.prepare_cached(
+                "INSERT OR IGNORE INTO exchanges
+                     (request_id, time, tenant, task, route, target, outcome, doc)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            )?,
+            settle: transaction.prepare_cached(
+                "INSERT OR IGNORE INTO ledger
+                     (request_id, attempt, kind, time, tenant, key, user, task, tags, harness, api,
+                      route, target, last, input, cache_read, cache_write_5m, cache_write_1h,
+                      output, reasoning, audio_input, audio_output, images, cost_pico,
+                      price_version, estimated)
+                 VALUES (?1, ?2, 'settle', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                         ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+            )?,
+        })
+    }
+
+    fn all(mut self, entries: &[Entry]) -> rusqlite::Result<Vec<&Entry>> {
+        let mut refused = Vec::new();
+        for entry in entries {
+            match self.one(entry) {
+                Ok(()) => {}
+                Err(error) if may_pass(&error) => return Err(error),
+                Err(_) => refused.push(entry),
+            }
+        }
+        Ok(refused)
+    }
+
+    fn one(&mut self, entry: &Entry) -> rusqlite::Result<()> {
+        let exchange = &entry.exchange;
+        self.exchange.execute(params![
             &exchange.request_id.0,
             exchange.time.0,
             exchange.tenant.as_str(),
@@ -139,33 +166,24 @@ fn enter_one(transaction: &Transaction<'_>, entry: &Entry) -> rusqlite::Result<(
             exchange.outcome.as_str(),
             entry.doc(),
         ])?;
-    for (number, attempt) in (1..).zip(&exchange.attempts) {
-        settle(transaction, exchange, number, attempt)?;
+        for (number, attempt) in (1..).zip(&exchange.attempts) {
+            self.settle(exchange, number, attempt)?;
+        }
+        Ok(())
     }
-    Ok(())
-}
 
-fn settle(
-    transaction: &Transaction<'_>,
-    exchange: &Exchange,
-    number: usize,
-    attempt: &Attempt,
-) -> rusqlite::Result<()> {
-    let ended = i64::try_from(exchange.duration_ms.0 / 1000).unwrap_or(i64::MAX);
-    let tags = (!exchange.tags.is_empty())
-        .then(|| serde_json::to_string(&exchange.tags).ok())
-        .flatten();
-    let usage = attempt.usage.as_ref();
-    transaction
-        .prepare_cached(
-            "INSERT OR IGNORE INTO ledger
-                 (request_id, attempt, kind, time, tenant, key, user, task, tags, harness, api, route,
-                  target, last, input, cache_read, cache_write_5m, cache_write_1h, output,
-                  reasoning, audio_input, audio_output, images, cost_pico, price_version, estimated)
-             VALUES (?1, ?2, 'settle', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
-                     ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
-        )?
-        .execute(params![
+    fn settle(
+        &mut self,
+        exchange: &Exchange,
+        number: usize,
+        attempt: &Attempt,
+    ) -> rusqlite::Result<()> {
+        let ended = i64::try_from(exchange.duration_ms.0 / 1000).unwrap_or(i64::MAX);
+        let tags = (!exchange.tags.is_empty())
+            .then(|| serde_json::to_string(&exchange.tags).ok())
+            .flatten();
+        let usage = attempt.usage.as_ref();
+        self.settle.execute(params![
             &exchange.request_id.0,
             i64::try_from(number).unwrap_or(i64::MAX),
             exchange.time.0.saturating_add(ended),
@@ -194,7 +212,8 @@ fn settle(
             attempt.price_version,
             usage.is_some_and(|usage| usage.estimated),
         ])?;
-    Ok(())
+        Ok(())
+    }
 }
 
 /// A count as SQLite holds it. Beyond 2⁶³ lies no true count.

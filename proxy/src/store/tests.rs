@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use whippletree_policies::ids::RequestId;
 use whippletree_policies::outcome::Class;
 use whippletree_policies::time::UnixTime;
 use whippletree_policies::units::{Money, Tokens};
@@ -12,8 +13,7 @@ use crate::exchange::{Api, Attempt, Dialect, End, Millis};
 
 /// An exchange with one good attempt; `n` tells it from others.
 pub(crate) fn exchange(n: u64) -> Exchange {
-    let mut id = [0; 16];
-    id[8..].copy_from_slice(&n.to_be_bytes());
+    let time = 1_764_500_000_000 + i64::try_from(n).unwrap();
     let usage = Usage {
         input: Tokens(1000 + n),
         cache_read: Some(Tokens(800)),
@@ -21,8 +21,8 @@ pub(crate) fn exchange(n: u64) -> Exchange {
         ..Usage::default()
     };
     Exchange {
-        request_id: whippletree_policies::ids::RequestId(id),
-        time: UnixTime(1_764_500_000_000 + i64::try_from(n).unwrap()),
+        request_id: id(time, n),
+        time: UnixTime(time),
         tenant: "research".into(),
         key: Some("ci".into()),
         user: Some("ada".to_owned()),
@@ -60,6 +60,15 @@ pub(crate) fn exchange(n: u64) -> Exchange {
         request_bytes: 12_345,
         response_bytes: 2_345,
     }
+}
+
+/// A request id of that time that tells `n`.
+pub(crate) fn id(time: i64, n: u64) -> RequestId {
+    let mut id = [0; 16];
+    id[..6].copy_from_slice(&time.to_be_bytes()[2..]);
+    id[6] = 0x70;
+    id[8..].copy_from_slice(&n.to_be_bytes());
+    RequestId(id)
 }
 
 fn first_page<C>() -> Page<C> {

@@ -1,6 +1,5 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
-use whippletree_policies::ids::RequestId;
 use whippletree_policies::units::{Money, Tokens};
 use whippletree_policies::usage::Usage;
 
@@ -8,7 +7,7 @@ use super::*;
 use crate::config;
 use crate::exchange::{Attempt, Exchange, Millis};
 use crate::store::query::{LedgerFilter, Page};
-use crate::store::tests::exchange;
+use crate::store::tests::{exchange, id};
 use crate::store::{Recorder, Store};
 
 fn store_of(exchanges: &[Exchange]) -> Store {
@@ -170,8 +169,8 @@ fn exchanges() -> impl Strategy<Value = Vec<Exchange>> {
         exchange
     });
     proptest::collection::vec(one, 0..30).prop_map(|mut all| {
-        for (n, exchange) in (0_u128..).zip(&mut all) {
-            exchange.request_id = RequestId(n.to_be_bytes());
+        for (n, exchange) in (0..).zip(&mut all) {
+            exchange.request_id = id(exchange.time.0, n);
         }
         all
     })
