@@ -19,6 +19,8 @@ const CASES: &[(&str, u16, &str, &str)] = &[
     ("openai", 429, "quota_exhausted", r#"{"error":{"type":"insufficient_quota","code":"insufficient_quota","message":"You exceeded your current quota"}}"#),
     ("openai", 429, "quota_exhausted", r#"{"error":{"type":"insufficient_quota","code":"project_spend_limit_exceeded","message":""}}"#),
     ("openai", 503, "overloaded", r#"{"error":{"type":"service_unavailable_error","code":"slow_down"}}"#),
+    ("openai", 503, "overloaded", r#"{"error":{"message":"The engine is currently overloaded","type":"server_error","code":null}}"#),
+    ("openai", 504, "timeout", r#"{"error":{"message":"upstream","type":"server_error","code":null}}"#),
     ("openai", 400, "invalid_request", r#"{"error":{"type":"invalid_request_error","code":"string_above_max_length","message":"string too long. maximum context length is"}}"#),
     ("qwen", 429, "rate_limited", r#"{"error":{"code":"insufficient_quota","message":"You exceeded your current quota"}}"#),
     ("qwen", 403, "quota_exhausted", r#"{"error":{"code":"insufficient_quota","message":"The free tier of the model has been exhausted"}}"#),

@@ -280,6 +280,14 @@ const CODES: &[(Class, &[&str])] = &[
 
 /// The few codes whose meaning still depends on something else.
 fn refine(class: Class, status: Option<u16>, message: &str) -> Class {
+    // `server_error` is a type that comes with every 5xx; which of them says more.
+    if class == Class::ServerError {
+        return match status {
+            Some(503 | 529) => Class::Overloaded,
+            Some(504) => Class::Timeout,
+            _ => class,
+        };
+    }
     if class != Class::RateLimited {
         return class;
     }
