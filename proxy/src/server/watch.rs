@@ -41,6 +41,9 @@ pub(super) struct Patience {
     pub(super) idle: u64,
     pub(super) stalled_write: u64,
     pub(super) linger: u64,
+    /// Of [`Phase::Linger`], once the server stops: a client that keeps its side open may not hold
+    /// the stop up.
+    pub(super) linger_stopping: u64,
 }
 
 /// One connection, seen from outside.
@@ -198,7 +201,8 @@ impl Watch {
             Phase::Busy => return,
             Phase::Head => (patience.head, Order::Expire),
             Phase::Idle => (patience.idle, Order::Finish),
-            Phase::Linger => (patience.linger, Order::Abort),
+            Phase::Linger if self.order() == Order::None => (patience.linger, Order::Abort),
+            Phase::Linger => (patience.linger_stopping, Order::Abort),
         };
         if age > limit {
             self.command(order);
@@ -214,7 +218,8 @@ mod tests {
         head: 2,
         idle: 10,
         stalled_write: 5,
-        linger: 3,
+        linger: 30,
+        linger_stopping: 3,
     };
 
     fn watch() -> (Arc<AtomicU64>, Watch) {
@@ -266,6 +271,15 @@ mod tests {
         watch.write_stalled();
         assert_eq!(order_after(&watch, &clock, 5), Order::None);
         assert_eq!(order_after(&watch, &clock, 1), Order::Abort);
+    }
+
+    #[test]
+    fn a_client_that_was_answered_early_has_less_time_once_the_server_stops() {
+        let (clock, watch) = watch();
+        watch.enter(Phase::Linger);
+        assert_eq!(order_after(&watch, &clock, 4), Order::None);
+        watch.command(Order::Finish);
+        assert_eq!(order_after(&watch, &clock, 0), Order::Abort);
     }
 
     #[test]

@@ -25,6 +25,9 @@ use crate::tls::ServerTls;
 /// How long a client that was answered before its body was read may go on sending.
 const LINGER: Duration = Duration::from_secs(30);
 
+/// The same, once the server stops.
+const LINGER_STOPPING: Duration = Duration::from_secs(2);
+
 /// After an accept that failed for want of descriptors or memory; trying at once would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -228,6 +231,7 @@ impl<H: Handler> Worker<H> {
             idle: ticks(active.settings.idle_timeout),
             stalled_write: ticks(active.settings.idle_timeout),
             linger: ticks(LINGER),
+            linger_stopping: ticks(LINGER_STOPPING),
         };
         connections.each(|watch| watch.inspect(&patience));
     }
