@@ -106,6 +106,7 @@ impl Follower for Parts {
         if let Some(listener) = listener {
             self.data.listen(&[listener])?;
         }
+        attend(&self.gateway, &self.data);
         Ok(())
     }
 
@@ -120,6 +121,7 @@ impl Whippletree {
     /// [`BootError`]; nothing is left running.
     pub fn start(loaded: Loaded) -> Result<Self, BootError> {
         install_provider();
+        server::raise_open_files();
         let config = Arc::clone(&loaded.config);
         let bind = |address| {
             Listener::bind(address, config.server.max_connections)
@@ -156,6 +158,7 @@ impl Whippletree {
             tls,
             &handler,
         )?);
+        attend(&gateway, &data);
         let parts = Parts {
             gateway: Arc::clone(&gateway),
             data: Arc::clone(&data),
@@ -236,6 +239,13 @@ impl Drop for Whippletree {
             store.close();
         }
     }
+}
+
+/// Has every worker look after the pools, so that warm connections are there before the first call.
+fn attend(gateway: &Gateway, data: &Running) {
+    let snapshot = gateway.snapshot();
+    let pools: Vec<_> = snapshot.pools().map(|(_, pool)| Arc::clone(pool)).collect();
+    data.on_each_worker(move || pools.iter().for_each(|pool| pool.attend()));
 }
 
 /// The thread that watches for changes of the configuration.

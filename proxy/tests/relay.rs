@@ -77,6 +77,14 @@ impl Handler for Relay {
 }
 
 fn relay(vendor: SocketAddr, max_connections: usize) -> (Running, SocketAddr, Relay) {
+    relay_with(vendor, max_connections, 0)
+}
+
+fn relay_with(
+    vendor: SocketAddr,
+    max_connections: usize,
+    warm: usize,
+) -> (Running, SocketAddr, Relay) {
     let provider = Provider {
         id: "vendor".into(),
         kind: "openai",
@@ -85,7 +93,7 @@ fn relay(vendor: SocketAddr, max_connections: usize) -> (Running, SocketAddr, Re
         timeouts: TIMEOUTS,
         pool: PoolSettings {
             max_connections,
-            warm: 0,
+            warm,
             http2: false,
             wait: Duration::from_secs(5),
             idle_timeout: Duration::from_mins(1),
@@ -175,6 +183,20 @@ async fn all_workers_share_the_connections_of_a_pool() {
     assert_eq!(relay.workers_seen.lock().unwrap().len(), 2);
     let counts = relay.pool.counts();
     assert_eq!((counts.created, counts.reused, counts.open), (1, 29, 1));
+}
+
+#[tokio::test]
+async fn each_worker_has_warm_connections_before_the_first_call() {
+    let (running, address, relay) = relay_with(echo().await, 10, 3);
+    let pool = relay.pool.clone();
+    running.on_each_worker(move || pool.attend());
+    while relay.pool.counts().idle < 3 {
+        tokio::task::yield_now().await;
+    }
+    let mut client = TcpStream::connect(address).await.unwrap();
+    post(&mut client, b"ping").await;
+    read_until(&mut client, "pong").await;
+    assert_eq!(relay.pool.counts().reused, 1);
 }
 
 #[tokio::test]
