@@ -11,6 +11,8 @@ use std::thread::JoinHandle;
 
 use http::{Request, Response};
 use tokio_util::sync::CancellationToken;
+use whippletree_policies::ids::{ProviderId, TargetId};
+use whippletree_policies::route::health::Standing;
 
 use crate::admin::{self, AdminState};
 use crate::api::body::Body;
@@ -19,10 +21,12 @@ use crate::config::load::Loaded;
 use crate::config::reload::{Follower, Live, Refused};
 use crate::gateway::Gateway;
 use crate::pipeline;
-use crate::server::{self, Handler, Listener, Peer, Running, Upload};
+use crate::server::{self, Counts, Handler, Listener, Peer, Running, Upload};
 use crate::store::{Store, StoreError};
+use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::{ServerTls, TlsError, install_provider};
+use crate::upstream::PoolCounts;
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +84,8 @@ impl Handler for DataPlane {
     }
 }
 
-/// Takes a new configuration over.
-#[derive(Debug)]
+/// Takes a new configuration over, and tells the admin plane how things stand.
+#[derive(Clone, Debug)]
 struct Parts {
     gateway: Arc<Gateway>,
     data: Arc<Running>,
@@ -102,6 +106,7 @@ impl Follower for Parts {
             .then(|| Listener::bind(new.server.listen, new.server.max_connections))
             .transpose()?;
         self.gateway.reload(new)?;
+        log::set_filter(&new.telemetry.log)?;
         self.data.reconfigure(new.server.clone(), tls);
         if let Some(listener) = listener {
             self.data.listen(&[listener])?;
@@ -112,6 +117,32 @@ impl Follower for Parts {
 
     /// Metrics and the admin plane ask [`Live`] itself.
     fn reloaded(&self, _: Option<&Refused>) {}
+}
+
+impl admin::Gateway for Parts {
+    fn standings(&self) -> Vec<Standing> {
+        self.gateway.state.standings()
+    }
+
+    fn in_flight(&self, target: &TargetId) -> u32 {
+        self.gateway.state.in_flight(target)
+    }
+
+    fn pools(&self) -> Vec<(ProviderId, PoolCounts)> {
+        let snapshot = self.gateway.snapshot();
+        snapshot
+            .pools()
+            .map(|(id, pool)| (id.clone(), pool.counts()))
+            .collect()
+    }
+
+    fn connections(&self) -> Counts {
+        self.data.counts()
+    }
+
+    fn is_draining(&self) -> bool {
+        self.gateway.is_draining()
+    }
 }
 
 impl Whippletree {
@@ -163,10 +194,10 @@ impl Whippletree {
             gateway: Arc::clone(&gateway),
             data: Arc::clone(&data),
         };
-        let live = Arc::new(Live::new(loaded, parts));
+        let live = Arc::new(Live::new(loaded, parts.clone()));
         let stop = CancellationToken::new();
         let state = Arc::new(AdminState::new(
-            Arc::clone(&gateway) as Arc<dyn admin::Gateway>,
+            Arc::new(parts),
             Arc::clone(&live),
             metrics,
             store.recorder(),

@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use whippletree_policies::ids::{ProviderId, RouteId, TargetId};
-use whippletree_policies::route::health::Standing;
 
-use crate::admin;
 use crate::api::models::Model;
 use crate::config::{Config, Provider, Route, RouteTarget};
 use crate::exchange::Exchange;
@@ -24,7 +22,7 @@ use crate::store::Recorder;
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
 use crate::tls::TlsError;
-use crate::upstream::{Pool, PoolCounts};
+use crate::upstream::Pool;
 
 /// Routes made for `provider/model` names that are remembered; beyond that they are made anew for
 /// each request, since clients choose the names.
@@ -115,26 +113,9 @@ impl Gateway {
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
-}
 
-impl admin::Gateway for Gateway {
-    fn standings(&self) -> Vec<Standing> {
-        self.state.standings()
-    }
-
-    fn in_flight(&self, target: &TargetId) -> u32 {
-        self.state.in_flight(target)
-    }
-
-    fn pools(&self) -> Vec<(ProviderId, PoolCounts)> {
-        let snapshot = self.snapshot();
-        snapshot
-            .pools()
-            .map(|(id, pool)| (id.clone(), pool.counts()))
-            .collect()
-    }
-
-    fn is_draining(&self) -> bool {
+    /// Whether new requests are turned away.
+    pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Relaxed)
     }
 }

@@ -26,6 +26,7 @@ use http::Method;
 
 pub use listen::{serve, start};
 pub use state::{AdminState, Gateway};
+pub use usage::query as usage_query;
 
 use self::access::Access;
 use self::problem::Problem;

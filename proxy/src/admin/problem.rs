@@ -27,6 +27,11 @@ impl Problem {
         }
     }
 
+    /// What people are told.
+    pub(super) fn into_detail(self) -> String {
+        self.detail
+    }
+
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }

@@ -9,6 +9,7 @@ use whippletree_policies::route::health::Standing;
 
 use super::problem::Problem;
 use crate::config::reload::Live;
+use crate::server::Counts;
 use crate::store::query::Reader;
 use crate::store::{Recorder, StoreError};
 use crate::telemetry::log;
@@ -31,6 +32,9 @@ pub trait Gateway: std::fmt::Debug + Send + Sync {
 
     /// Connections to each provider.
     fn pools(&self) -> Vec<(ProviderId, PoolCounts)>;
+
+    /// Connections of clients.
+    fn connections(&self) -> Counts;
 
     /// Whether it takes no new requests because it is shutting down.
     fn is_draining(&self) -> bool;
@@ -91,6 +95,7 @@ impl AdminState {
     pub(super) fn refresh_metrics(&self) {
         let metrics = &self.metrics;
         metrics.set_health(&self.recorder.health(), log::dropped());
+        metrics.set_connections(self.gateway.connections());
         let pools = self.gateway.pools();
         metrics.set_pools(pools.iter().map(|(provider, counts)| (provider, *counts)));
         metrics.set_breakers(&self.gateway.standings());

@@ -18,6 +18,7 @@ use crate::config;
 use crate::config::load::{Source, load};
 use crate::config::reload::{Follower, Live, Refused};
 use crate::exchange::{Exchange, Millis};
+use crate::server::Counts;
 use crate::store::Store;
 use crate::store::tests::{exchange, id};
 use crate::telemetry::metrics::Metrics;
@@ -51,6 +52,14 @@ impl Gateway for Idle {
 
     fn pools(&self) -> Vec<(ProviderId, PoolCounts)> {
         Vec::new()
+    }
+
+    fn connections(&self) -> Counts {
+        Counts {
+            open: 2,
+            accepted: 5,
+            refused: 1,
+        }
     }
 
     fn is_draining(&self) -> bool {

@@ -6,36 +6,13 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Response};
 use http::header;
 use jiff::tz::TimeZone;
-use serde::Serialize;
 
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::state::AdminState;
 use crate::report;
+use crate::report::usage::Format;
 use crate::store::usage::{Dimension, GROUPS, UsageQuery, UsageRow};
-
-enum Format {
-    Csv,
-    Json,
-}
-
-impl std::str::FromStr for Format {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "csv" => Ok(Self::Csv),
-            "json" => Ok(Self::Json),
-            _ => Err("expected json or csv"),
-        }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Usage<'a> {
-    rows: Vec<report::usage::Shown<'a>>,
-    next_cursor: Option<String>,
-}
 
 /// Dimensions that rows can be picked by.
 const PICKED: [(&str, Dimension); 10] = [
@@ -70,15 +47,15 @@ pub(super) async fn usage(
         })
         .await?;
     let (page, next) = page_of(&rows, first, limit as usize);
+    let unwritten = || Problem::unavailable("the totals could not be written");
     match format {
         Format::Json => {
-            let rows = report::usage::shown(&query, page);
-            let next_cursor = next.map(|next| next.to_string());
-            Ok(axum::Json(Usage { rows, next_cursor }).into_response())
+            let next = next.map(|next| next.to_string());
+            let text = report::usage::json(&query, page, next).map_err(|_| unwritten())?;
+            Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
         }
         Format::Csv => {
-            let text = report::usage::csv(&query, page)
-                .map_err(|_| Problem::unavailable("the table could not be written"))?;
+            let text = report::usage::csv(&query, page).map_err(|_| unwritten())?;
             let headers = [
                 (
                     header::CONTENT_TYPE,
@@ -92,6 +69,18 @@ pub(super) async fn usage(
             Ok((headers, text).into_response())
         }
     }
+}
+
+/// What the parameters of `/admin/v1/usage` ask for, without those of pages and forms.
+///
+/// # Errors
+///
+/// The first parameter that is not understood, by name.
+pub fn query(pairs: Vec<(String, String)>) -> Result<UsageQuery, String> {
+    let mut parameters = Parameters::new(pairs);
+    let query = read_query(&mut parameters).map_err(Problem::into_detail)?;
+    parameters.end().map_err(Problem::into_detail)?;
+    Ok(query)
 }
 
 fn read_query(parameters: &mut Parameters) -> Result<UsageQuery, Problem> {

@@ -1,22 +1,30 @@
 //! `whippletree usage`: what was used and what it cost.
 
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
+use bytes::Bytes;
 use clap::{Args, ValueEnum};
 
 use super::admin_plane::AdminPlane;
-use super::{Ending, say, table};
+use super::{Ending, complain, say, table};
+use crate::admin;
+use crate::report;
+use crate::report::usage::Format;
+use crate::store::query::{self, Reader};
 
 /// Shows what was used and what it cost.
 ///
-/// Asks the gateway in operation. Money is in US dollars at the list prices of the time of each
+/// Asks the gateway in operation, or reads its database file, which may be in use. Money is in US dollars at the list prices of the time of each
 /// call.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   whippletree usage --by tenant,model
   whippletree usage --by user --bucket day --from 2026-11-01 --to 2026-12-01 --only tenant=acme
-  whippletree usage --by target --csv > usage.csv")]
+  whippletree usage --by target --csv > usage.csv
+  whippletree usage --database /var/lib/whippletree/whippletree.db --by tenant --bucket month")]
 pub(super) struct Usage {
     /// What to add up by: tenant, key, user, task, route, target, provider, model, api, harness or
     /// tag:NAME; several with commas.
@@ -43,6 +51,9 @@ pub(super) struct Usage {
     /// Print CSV.
     #[arg(long)]
     csv: bool,
+    /// Read this database instead of asking the gateway.
+    #[arg(long, value_name = "FILE")]
+    database: Option<PathBuf>,
     #[command(flatten)]
     admin: AdminPlane,
 }
@@ -61,13 +72,12 @@ fn pair(text: &str) -> Result<(String, String), &'static str> {
 
 impl Usage {
     pub(super) fn run(self) -> anyhow::Result<Ending> {
-        let format = if self.json { "json" } else { "csv" };
         let bucket = self.bucket.map(|bucket| match bucket {
             Bucket::Day => "day",
             Bucket::Hour => "hour",
             Bucket::Month => "month",
         });
-        let mut query = vec![("format", format.to_owned()), ("group_by", self.by.clone())];
+        let mut query = vec![("group_by", self.by.clone())];
         let optional = [
             ("bucket", bucket.map(str::to_owned)),
             ("from", self.from),
@@ -80,7 +90,14 @@ impl Usage {
         for (name, value) in &self.only {
             query.push((name, value.clone()));
         }
-        let answer = self.admin.get("/admin/v1/usage", &query)?;
+        let format = if self.json { Format::Json } else { Format::Csv };
+        let answer = match &self.database {
+            None => {
+                query.push(("format", format.as_str().to_owned()));
+                self.admin.get("/admin/v1/usage", &query)?
+            }
+            Some(path) => read(path, &query, format)?,
+        };
         if self.json || self.csv {
             std::io::stdout().write_all(&answer)?;
             if self.json {
@@ -96,5 +113,64 @@ impl Usage {
             .collect::<Result<Vec<Vec<String>>, csv::Error>>()?;
         say(table::render(&header, &rows))?;
         Ok(Ending::Done)
+    }
+}
+
+/// Reads the totals from the file, as the admin plane would answer.
+fn read(path: &Path, query: &[(&str, String)], format: Format) -> anyhow::Result<Bytes> {
+    let pairs = query.iter();
+    let pairs = pairs.map(|(name, value)| ((*name).to_owned(), value.clone()));
+    let query = admin::usage_query(pairs.collect()).map_err(anyhow::Error::msg)?;
+    let reader = Reader::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let left = query::left_behind(path);
+    if left > 0 {
+        complain(format_args!(
+            "note: a gateway has died here; {left} bytes of its last records are entered when it \
+             starts again, and not in these totals"
+        ));
+    }
+    let rows = reader.usage(&query)?;
+    Ok(match format {
+        Format::Csv => report::usage::csv(&query, &rows)?,
+        Format::Json => report::usage::json(&query, &rows, None)?,
+    }
+    .into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::store::Store;
+    use crate::store::tests::exchange;
+
+    #[test]
+    fn a_database_is_read_whether_a_gateway_has_it_open_or_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("whippletree.db");
+        let totals = || {
+            let query = [("group_by", "tenant,model".to_owned())];
+            let answer = read(&path, &query, Format::Csv).unwrap();
+            String::from_utf8(answer.to_vec()).unwrap()
+        };
+        let store = Store::open(&config::Store::Sqlite(path.clone())).unwrap();
+        store.recorder().record(&exchange(1));
+        store.close();
+        let closed = totals();
+        insta::assert_snapshot!(closed);
+        let _open = Store::open(&config::Store::Sqlite(path.clone())).unwrap();
+        assert_eq!(totals(), closed);
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let missing = dir.path().join("none.db");
+        let error = read(&missing, &[], Format::Csv).unwrap_err().to_string();
+        assert!(error.contains("none.db"), "{error}");
+        assert!(!missing.exists());
+        let query = [("group_by", "colour".to_owned())];
+        let error = read(&missing, &query, Format::Csv).unwrap_err();
+        assert!(error.to_string().starts_with("group_by: expected tenant"));
     }
 }

@@ -30,7 +30,6 @@ use http::{Request, Response};
 use whippletree_providers::envelope::Envelope;
 use whippletree_providers::provider;
 
-use crate::admin::Gateway as _;
 use crate::api::body::Body;
 use crate::api::rejection::Rejection;
 use crate::api::{self, NoOperation, Operation, headers, models};

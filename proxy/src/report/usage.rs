@@ -4,6 +4,8 @@
 //! CSV, a text that a spreadsheet would take for a formula is put after an apostrophe, because users
 //! and tasks are named by clients.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::ser::SerializeMap;
@@ -12,16 +14,67 @@ use whippletree_policies::time::UnixTime;
 
 use crate::store::usage::{UsageQuery, UsageRow};
 
+/// A form of totals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// RFC 4180 with a header.
+    Csv,
+    /// `{"rows": […], "next_cursor"}`.
+    Json,
+}
+
+impl Format {
+    /// The name in a query.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::Json => "json",
+        }
+    }
+}
+
+/// The text names no form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected json or csv")]
+pub struct InvalidFormat;
+
+impl FromStr for Format {
+    type Err = InvalidFormat;
+
+    fn from_str(text: &str) -> Result<Self, InvalidFormat> {
+        match text {
+            "csv" => Ok(Self::Csv),
+            "json" => Ok(Self::Json),
+            _ => Err(InvalidFormat),
+        }
+    }
+}
+
 /// A total with what it takes to print it.
 #[derive(Debug)]
-pub struct Shown<'a> {
+struct Shown<'a> {
     query: &'a UsageQuery,
     row: &'a UsageRow,
 }
 
-/// Rows of an answer to `query`, to be serialized.
-pub fn shown<'a>(query: &'a UsageQuery, rows: &'a [UsageRow]) -> Vec<Shown<'a>> {
-    rows.iter().map(|row| Shown { query, row }).collect()
+#[derive(Debug, Serialize)]
+struct Answer<'a> {
+    rows: Vec<Shown<'a>>,
+    next_cursor: Option<String>,
+}
+
+/// A page of rows as JSON.
+///
+/// # Errors
+///
+/// A value cannot be written, which writing to memory does not do.
+pub fn json(
+    query: &UsageQuery,
+    rows: &[UsageRow],
+    next_cursor: Option<String>,
+) -> Result<Vec<u8>, serde_json::Error> {
+    let rows = rows.iter().map(|row| Shown { query, row }).collect();
+    serde_json::to_vec(&Answer { rows, next_cursor })
 }
 
 impl Serialize for Shown<'_> {
@@ -183,7 +236,8 @@ mod tests {
     #[test]
     fn rows_as_json() {
         let (query, rows) = example();
-        insta::assert_json_snapshot!(shown(&query, &rows));
+        let text = String::from_utf8(json(&query, &rows, None).unwrap()).unwrap();
+        insta::assert_snapshot!(text);
     }
 
     #[test]

@@ -42,6 +42,10 @@ use crate::exchange::Exchange;
 /// Records between the response path and the writer thread; more wait in the log.
 const QUEUE: usize = 8192;
 
+/// How often the lock is tried before the store is taken to be in use, and the pause between.
+const LOCK_TRIES: u32 = 5;
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
+
 /// How long a query of the admin plane may take.
 const LONGEST_QUERY: Duration = Duration::from_secs(30);
 
@@ -439,13 +443,27 @@ fn lock_file(dir: &Path, database: &Path) -> Result<File, StoreError> {
         path: path.clone(),
         source,
     })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::InUse {
-            path: database.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(StoreError::Path { path, source }),
+    let mut tries = 0;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // Somebody may just be looking whether it is locked.
+            Err(TryLockError::WouldBlock) if tries < LOCK_TRIES => tries += 1,
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse {
+                    path: database.to_owned(),
+                });
+            }
+            Err(TryLockError::Error(source)) => return Err(StoreError::Path { path, source }),
+        }
+        thread::sleep(LOCK_PAUSE);
     }
+}
+
+/// Whether a gateway has the store of this log open.
+fn is_locked(dir: &Path) -> bool {
+    let lock = File::open(dir.join("lock"));
+    lock.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ impl Reader {
     }
 
     /// Reads a database file, whether a gateway has it open or not. What lies in its log only is
-    /// not seen: see [`unread_bytes`].
+    /// not seen: see [`left_behind`].
     ///
     /// # Errors
     ///
@@ -232,10 +232,14 @@ impl Reader {
     }
 }
 
-/// Bytes in the log beside a database file. More than nothing while no gateway runs means that one
-/// died and that its last records are entered when it starts again.
-pub fn unread_bytes(database: &Path) -> u64 {
-    super::spool::bytes_in(&super::spool_dir(database))
+/// Bytes of records in the log beside a database file that no gateway has open: one has died, and
+/// its last records are entered when it starts again. Most of them are in the database too.
+pub fn left_behind(database: &Path) -> u64 {
+    let dir = super::spool_dir(database);
+    if super::is_locked(&dir) {
+        return 0;
+    }
+    super::spool::bytes_in(&dir)
 }
 
 /// Which exchanges; `None` is any.

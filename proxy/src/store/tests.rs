@@ -173,7 +173,7 @@ fn closing_commits_everything_and_leaves_no_log() {
     let late = store.recorder();
     store.close();
     let path = dir.path().join("whippletree.db");
-    assert_eq!(query::unread_bytes(&path), 0);
+    assert_eq!(query::left_behind(&path), 0);
     assert_eq!(recorded(&Reader::open(&path).unwrap()).0.len(), 2000);
 
     late.record(&exchange(2000));

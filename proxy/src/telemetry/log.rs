@@ -14,8 +14,9 @@ use std::thread;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::{EnvFilter, Registry, reload};
 use whippletree_policies::ids::{KeyId, RequestId, RouteId, TargetId};
 use whippletree_policies::units::Money;
 
@@ -36,6 +37,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 const TARGET: &str = "whippletree::request";
 
 static LINES: OnceLock<Lines> = OnceLock::new();
+static FILTER: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Logging could not be set up.
@@ -69,18 +71,20 @@ pub fn init(config: &Telemetry) -> Result<Log, LogError> {
         sender: sender.clone(),
         format: config.log_format,
     };
-    let events = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let (filter, handle) = reload::Layer::new(filter);
+    let filtered = Registry::default().with(filter);
+    let events = tracing_subscriber::fmt::layer()
         .with_ansi(io::stderr().is_terminal())
         .with_writer(lines.clone());
     let installed = match config.log_format {
-        LogFormat::Json => {
-            tracing::subscriber::set_global_default(events.json().flatten_event(true).finish())
-        }
-        LogFormat::Text => tracing::subscriber::set_global_default(events.finish()),
+        LogFormat::Json => tracing::subscriber::set_global_default(
+            filtered.with(events.json().flatten_event(true)),
+        ),
+        LogFormat::Text => tracing::subscriber::set_global_default(filtered.with(events)),
     };
     installed.map_err(|_| LogError::Start)?;
     LINES.set(lines).map_err(|_| LogError::Start)?;
+    FILTER.set(handle).map_err(|_| LogError::Start)?;
     thread::Builder::new()
         .name("log".to_owned())
         .spawn(move || {
@@ -90,6 +94,19 @@ pub fn init(config: &Telemetry) -> Result<Log, LogError> {
         })
         .map_err(|_| LogError::Start)?;
     Ok(Log { sender, done })
+}
+
+/// Changes what is logged from now on. Without a log ([`init`]) nothing is to be changed.
+///
+/// # Errors
+///
+/// The filter is not understood; the old one stays.
+pub fn set_filter(filter: &str) -> Result<(), LogError> {
+    let filter = EnvFilter::try_new(filter)?;
+    if let Some(handle) = FILTER.get() {
+        handle.reload(filter).map_err(|_| LogError::Start)?;
+    }
+    Ok(())
 }
 
 /// Lines dropped because their reader was too slow.

@@ -25,6 +25,7 @@ use super::series::{Cached, RouteSeries, SpendSeries, TargetSeries, count, with}
 use crate::config::Config;
 use crate::config::reload::Refused;
 use crate::exchange::{Api, Attempt, End, Exchange};
+use crate::server::Counts;
 use crate::store::Health;
 use crate::upstream::{Phase, PoolCounts};
 
@@ -66,6 +67,8 @@ pub struct Metrics {
     finding_rules: DashMap<String, IntCounter>,
 
     connections: IntGauge,
+    connections_accepted: IntCounter,
+    connections_refused: IntCounter,
     pool_connections: IntGaugeVec,
     pool_opened: IntCounterVec,
     pool_reused: IntCounterVec,
@@ -131,7 +134,9 @@ impl Metrics {
             finding_rules: DashMap::new(),
 
             connections: new.int_gauge("client_connections", "Open connections from clients.")?,
-            pool_connections: new.int_gauges("pool_connections", "Connections to a provider: idle, in_use, or requests waiting for one.", &["provider", "state"])?,
+connections_accepted: new.int_counter("client_connections_total", "Connections that clients have opened.")?,
+            connections_refused: new.int_counter("client_connections_refused_total", "Connections turned away because server.max_connections were open.")?,
+                        pool_connections: new.int_gauges("pool_connections", "Connections to a provider: idle, in_use, or requests waiting for one.", &["provider", "state"])?,
 
             pool_opened: new.int_counters("pool_connections_opened_total", "Connections opened to a provider.", &["provider"])?,
             pool_reused: new.int_counters("pool_connections_reused_total", "Calls that took a connection that was open already.", &["provider"])?,
@@ -180,16 +185,6 @@ impl Metrics {
     /// A client's request has ended, however.
     pub fn request_ended(&self) {
         self.in_flight.dec();
-    }
-
-    /// A client has connected. [`Self::connection_closed`] must follow.
-    pub fn connection_opened(&self) {
-        self.connections.inc();
-    }
-
-    /// A client's connection is gone.
-    pub fn connection_closed(&self) {
-        self.connections.dec();
     }
 
     /// An attempt's cost did not fit.
@@ -345,6 +340,14 @@ impl Metrics {
             };
             gauge.set(gauge.get().max(state));
         }
+    }
+
+    /// Connections of clients.
+    pub fn set_connections(&self, counts: Counts) {
+        let open = i64::try_from(counts.open).unwrap_or(i64::MAX);
+        self.connections.set(open);
+        raise(&self.connections_accepted, counts.accepted);
+        raise(&self.connections_refused, counts.refused);
     }
 
     /// Connections and calls of each provider, which are names of the configuration.
