@@ -24,6 +24,8 @@ pub struct Failure {
     pub code: Option<String>,
     /// The vendor's `type`, as it came.
     pub kind: Option<String>,
+    /// The vendor's `param`: the field of the request that it complains about.
+    pub param: Option<String>,
     /// The vendor's message, with everything masked that looks like a credential.
     pub message: Option<String>,
     /// The sizes of a prompt that did not fit, where the message tells them.
@@ -51,6 +53,7 @@ pub(crate) struct ErrorBody {
     pub(crate) code: Option<String>,
     pub(crate) kind: Option<String>,
     pub(crate) message: Option<String>,
+    pub(crate) param: Option<String>,
     /// A status that the body itself names.
     pub(crate) status: Option<u16>,
     /// Codes in deeper places, which are more exact than `code`.
@@ -94,6 +97,7 @@ impl ErrorBody {
             // An event's own `type` is not the error's.
             kind: kind.filter(|kind| nested || (kind != "error" && !kind.starts_with("response."))),
             message: message(outer, error),
+            param: word(error, "param"),
             details: details(error),
             moderated: error
                 .get("metadata")
@@ -120,6 +124,7 @@ impl ErrorBody {
             code: self.code,
             kind: self.kind,
             message: self.message.map(|text| mask(&text).into_owned()),
+            param: self.param.map(|text| mask(&text).into_owned()),
             overflow,
         }
     }

@@ -106,7 +106,7 @@ impl VendorWords {
                 .message
                 .unwrap_or_else(|| "the vendor refused the request".into()),
             kind: said.kind,
-            param: None,
+            param: said.param,
             code,
         }
     }
@@ -169,7 +169,12 @@ pub(super) async fn read(
         } else {
             passing
         };
-        let (passing, upstream, held, end) = open(asked, passing, body, settlement).await?;
+        let (passing, mut upstream, held, end) = open(asked, passing, body, settlement).await?;
+        // A route's deadline, and the time-outs that SDKs announce, bound the wait for an answer:
+        // for its head (Node) or between two of its bytes (Python), never a stream that flows.
+        if !call.head.headers.contains_key(headers::WT_DEADLINE) {
+            upstream.outlive_deadline();
+        }
         let open = Open {
             passing,
             upstream: end.is_none().then_some(upstream),

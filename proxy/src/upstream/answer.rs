@@ -44,6 +44,7 @@ pub struct UpstreamBody {
     pool: Arc<Inner>,
     idle: Duration,
     end: Instant,
+    total: Instant,
     /// When silence becomes an error; set while the vendor is waited for.
     silence: Option<Instant>,
     reused: bool,
@@ -107,6 +108,7 @@ impl UpstreamBody {
             pool,
             idle: deadlines.timeouts.idle,
             end: deadlines.end,
+            total: deadlines.total,
             silence: None,
             reused,
         };
@@ -114,6 +116,11 @@ impl UpstreamBody {
             body.finish();
         }
         body
+    }
+
+    /// The caller's deadline bounds the rest no longer; the provider's time-outs still do.
+    pub const fn outlive_deadline(&mut self) {
+        self.end = self.total;
     }
 
     /// The whole body, `limit` bytes at most.

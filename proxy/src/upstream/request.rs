@@ -122,8 +122,10 @@ impl Body for RequestBody {
 /// When each phase of a call has to be over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
-    /// Of the whole call.
+    /// Of the whole call, the caller's own deadline included.
     pub(super) end: Instant,
+    /// Of the whole call by the provider's time-out alone.
+    pub(super) total: Instant,
     pub(super) timeouts: Timeouts,
 }
 
@@ -136,6 +138,7 @@ impl Deadlines {
         };
         Self {
             end,
+            total,
             timeouts: call.timeouts,
         }
     }

@@ -173,6 +173,8 @@ class Gateway:
             return json.load(answer)
 
     def stop(self):
+        early = self.process.poll()
+        assert early is None, f"the gateway ended by itself with {early}: {self.log.read_text()}"
         self.process.terminate()
         try:
             self.process.wait(PATIENCE)
