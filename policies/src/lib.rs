@@ -18,6 +18,7 @@ pub mod budget;
 pub mod cost;
 pub mod ids;
 pub mod limit;
+pub mod lint;
 pub mod outcome;
 pub mod retry;
 pub mod route;

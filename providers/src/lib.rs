@@ -12,7 +12,8 @@
 //!   answer was whole;
 //! - [`failure`] is what an error came to, [`wait`] how long it asks to wait, and [`mask`] takes
 //!   credentials out of what is passed on;
-//! - [`prices`] finds the price card of a call, and reads the public catalogues.
+//! - [`prices`] finds the price card of a call, and reads the public catalogues;
+//! - [`prompt`] cuts a body as the vendor's prompt cache sees it.
 
 pub mod decoder;
 pub mod envelope;
@@ -20,6 +21,7 @@ pub mod failure;
 pub mod mask;
 pub mod openai;
 pub mod prices;
+pub mod prompt;
 pub mod provider;
 pub mod registry;
 pub mod sse;

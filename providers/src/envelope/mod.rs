@@ -61,7 +61,7 @@ pub struct Span {
 
 impl Span {
     /// The caller holds offsets into a body that [`Envelope::parse`] has found short enough.
-    fn new(start: usize, end: usize) -> Self {
+    pub(crate) fn new(start: usize, end: usize) -> Self {
         let narrow = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self {
             start: narrow(start),
