@@ -17,6 +17,9 @@ use super::bodies::Body;
 use crate::client::{Session, request_head};
 use crate::clock;
 
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What to send.
 #[derive(Debug, Clone)]
 pub struct Load {
@@ -84,7 +87,7 @@ impl Driven {
 
 fn connection(load: &Load, next: &AtomicU64, total: u64, start: Instant) -> anyhow::Result<Driven> {
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
+        .enable_all()
         .build()?;
     let headers: Vec<(&str, &str)> = load
         .headers
@@ -103,9 +106,11 @@ fn connection(load: &Load, next: &AtomicU64, total: u64, start: Instant) -> anyh
         request.extend_from_slice(&load.body.numbered(load.first_number + number));
         let due = start + Duration::from_secs(number) / load.rate.max(1);
         std::thread::sleep(due.saturating_duration_since(clock::now()));
-        let answer = runtime.block_on(session.send_raw(&request, &mut |_| {}));
+        let answer = runtime.block_on(async {
+            tokio::time::timeout(PATIENCE, session.send_raw(&request, &mut |_| {})).await
+        });
         let took = clock::nanos_between(due, clock::now());
-        if answer.is_ok_and(|answer| answer.status == 200) {
+        if matches!(answer, Ok(Ok(answer)) if answer.status == 200) {
             driven.served += 1;
             driven.latency.record(took)?;
         } else {

@@ -20,6 +20,8 @@ pub const STREAMS: u64 = 200;
 /// Events in each, one every [`EVERY_MS`].
 pub const EVENTS: u64 = 100;
 const EVERY_MS: u64 = 10;
+/// How long a client waits for a stream's end.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A vendor's stream whose events say when they were written.
 pub fn script() -> Script {
@@ -128,7 +130,10 @@ async fn one(addr: SocketAddr, request: &[u8]) -> Option<(u64, Vec<u64>)> {
             line.clear();
         }
     };
-    let answer = session.send_raw(request, &mut tell).await.ok()?;
+    let answer = tokio::time::timeout(PATIENCE, session.send_raw(request, &mut tell))
+        .await
+        .ok()?
+        .ok()?;
     answer
         .body
         .ends_with(b"data: [DONE]\n\n")

@@ -33,17 +33,34 @@ struct Process {
     folder: PathBuf,
 }
 
+impl Process {
+    /// Whether it has ended within two seconds.
+    fn ends(&mut self) -> bool {
+        for _ in 0..100 {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        false
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
-        // `kill` is found dead or killed; either way it is over. Workers follow their master.
-        for pid in cpu::family(self.child.id()).into_iter().skip(1) {
-            let _ = Command::new("kill")
-                .arg(pid.to_string())
-                .stderr(Stdio::null())
-                .status();
+        // Asked politely, a master takes its workers with it; killed, it would leave them behind.
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").arg(pid).stderr(Stdio::null()).status();
+        if asked.is_err() || !self.ends() {
+            for pid in cpu::family(self.child.id()) {
+                let _ = Command::new("kill")
+                    .args(["-KILL", &pid.to_string()])
+                    .stderr(Stdio::null())
+                    .status();
+            }
+            // It is found dead or killed; either way it is over.
+            let _ = self.child.wait();
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
