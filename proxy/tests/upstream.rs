@@ -381,7 +381,7 @@ async fn a_stream_that_goes_on_is_not_idle() {
         )
         .await;
         for _ in 0..10 {
-            tokio::time::sleep(Duration::from_millis(30)).await;
+            tokio::time::sleep(Duration::from_millis(150)).await;
             write(&mut stream, "1\r\nx\r\n").await;
         }
         write(&mut stream, "0\r\n\r\n").await;
@@ -390,7 +390,7 @@ async fn a_stream_that_goes_on_is_not_idle() {
     .await;
     let pool = pool_of(address, SETTINGS);
     let mut call = ping();
-    call.timeouts.idle = Duration::from_millis(200);
+    call.timeouts.idle = Duration::from_secs(1);
     let answer = pool.send(call).await.unwrap();
     assert_eq!(text(answer).await, "xxxxxxxxxx");
     assert_eq!(pool.counts().idle, 1);
@@ -502,17 +502,17 @@ async fn an_answer_is_read_while_the_request_is_still_being_sent() {
 #[tokio::test]
 async fn the_wait_for_the_answer_begins_when_the_request_is_sent() {
     let address = vendor(|mut stream, _| async move {
-        let mut left = 16 << 20;
+        let mut left = 64 << 20;
         let mut buffer = vec![0_u8; 1 << 20];
         while left > 0 {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(Duration::from_millis(25)).await;
             left -= stream.read(&mut buffer).await.unwrap().min(left);
         }
         write(&mut stream, OK).await;
     })
     .await;
-    let mut call = call(Bytes::from(vec![b'x'; 16 << 20]));
-    call.timeouts.first_byte = Duration::from_millis(250);
+    let mut call = call(Bytes::from(vec![b'x'; 64 << 20]));
+    call.timeouts.first_byte = Duration::from_secs(1);
     let answer = pool_of(address, SETTINGS).send(call).await.unwrap();
     assert_eq!(text(answer).await, "pong");
 }

@@ -40,7 +40,7 @@ pub(super) struct Streams {
     /// False once the vendor has chosen HTTP/1.1 in a handshake.
     enabled: AtomicBool,
     state: Mutex<State>,
-    changed: Notify,
+    changed: Arc<Notify>,
     active: AtomicUsize,
 }
 
@@ -117,8 +117,12 @@ fn allowed(driven: &Driven) -> usize {
 }
 
 enum Turn {
+    /// Open a connection.
     Open(Opening),
-    Wait { failures: u64 },
+    /// Wait for one that is being opened; `failures` had failed by now.
+    Coming { failures: u64 },
+    /// Wait for a stream to end.
+    Full,
 }
 
 impl Streams {
@@ -126,7 +130,7 @@ impl Streams {
         Self {
             enabled: AtomicBool::new(enabled),
             state: Mutex::new(State::default()),
-            changed: Notify::new(),
+            changed: Arc::default(),
             active: AtomicUsize::new(0),
         }
     }
@@ -141,6 +145,14 @@ impl Streams {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last failure to open, if there was one after `failures`.
+    fn failure_since(&self, failures: u64) -> Option<UpstreamError> {
+        let state = self.lock();
+        (state.failures != failures)
+            .then(|| state.last_failure.clone())
+            .flatten()
     }
 
     /// Closes connections that are old, closed by the vendor, or idle for too long.
@@ -178,7 +190,7 @@ impl Inner {
         connect: Duration,
         end: Instant,
     ) -> Result<Option<StreamLease>, UpstreamError> {
-        let deadline = end.min(now() + self.settings.wait);
+        let mut full_since = None;
         loop {
             if !self.streams.enabled() {
                 return Ok(None);
@@ -194,20 +206,25 @@ impl Inner {
                         return Ok(lease);
                     }
                 }
-                Turn::Wait { failures } => {
+                Turn::Coming { failures } => {
+                    // Whoever opens it is bound by its own deadline and tells how it went.
                     let queued = Queued::new(self);
-                    let waited = timeout_at(deadline, changed).await;
+                    let waited = timeout_at(end, changed).await;
                     drop(queued);
                     if waited.is_err() {
-                        let saturated =
-                            UpstreamError::new(Phase::Pool, Kind::Saturated, Sent::Nothing);
-                        return Err(saturated);
+                        return Err(refusal(Phase::Connect, Kind::TimedOut));
                     }
-                    let state = self.streams.lock();
-                    if let Some(error) = &state.last_failure
-                        && state.failures > failures
-                    {
-                        return Err(error.clone());
+                    if let Some(error) = self.streams.failure_since(failures) {
+                        return Err(error);
+                    }
+                }
+                Turn::Full => {
+                    let since: Instant = *full_since.get_or_insert_with(now);
+                    let queued = Queued::new(self);
+                    let waited = timeout_at(end.min(since + self.settings.wait), changed).await;
+                    drop(queued);
+                    if waited.is_err() {
+                        return Err(refusal(Phase::Pool, Kind::Saturated));
                     }
                 }
             }
@@ -243,10 +260,11 @@ impl Inner {
         let failures = state.failures;
         let coming = state.opening.saturating_mul(MAX_STREAMS);
         if state.queued < coming {
-            return Turn::Wait { failures };
+            return Turn::Coming { failures };
         }
         match self.counters.try_open(self.settings.max_connections) {
-            None => Turn::Wait { failures },
+            None if coming > 0 => Turn::Coming { failures },
+            None => Turn::Full,
             Some(slot) => {
                 state.opening = state.opening.saturating_add(1);
                 Turn::Open(Opening {
@@ -291,7 +309,8 @@ impl Inner {
             }
             return Ok(());
         }
-        let (sender, driven) = handshake(stream, slot, deadline).await?;
+        let (sender, driven) =
+            handshake(stream, slot, Arc::clone(&self.streams.changed), deadline).await?;
         self.streams.lock().connections.push(Arc::new(Shared {
             sender,
             driven,
@@ -323,12 +342,17 @@ impl Inner {
     }
 }
 
+fn refusal(phase: Phase, kind: Kind) -> UpstreamError {
+    UpstreamError::new(phase, kind, Sent::Nothing)
+}
+
 async fn handshake(
     stream: Stream,
     slot: OpenSlot,
+    changed: Arc<Notify>,
     deadline: Instant,
 ) -> Result<(SendRequest<RequestBody>, Driven), UpstreamError> {
-    let timed_out = || UpstreamError::new(Phase::Connect, Kind::TimedOut, Sent::Nothing);
+    let timed_out = || refusal(Phase::Connect, Kind::TimedOut);
     let mut builder = Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -349,7 +373,6 @@ async fn handshake(
     let connection = Arc::clone(&driven);
     // Ends when its senders and streams are gone.
     tokio::spawn(async move {
-        let _slot = slot;
         let end = poll_fn(|cx| {
             let mut connection = connection.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(running) = connection.as_mut() else {
@@ -364,14 +387,12 @@ async fn handshake(
         if let Err(error) = end.await {
             tracing::debug!(error = %error, "connection to a vendor ended");
         }
+        drop(slot);
+        changed.notify_one();
     });
     while allowed(&driven) == 0 {
         if sender.is_closed() {
-            return Err(UpstreamError::new(
-                Phase::Connect,
-                Kind::Closed,
-                Sent::Nothing,
-            ));
+            return Err(refusal(Phase::Connect, Kind::Closed));
         }
         if now() >= deadline {
             return Err(timed_out());
