@@ -15,7 +15,8 @@ use std::process::{Child, Command, Stdio};
 use whippletree::config;
 use whippletree::exchange::Exchange;
 use whippletree::store::Store;
-use whippletree::store::query::{LedgerFilter, Page, RequestFilter};
+use whippletree::store::ledger::LedgerFilter;
+use whippletree::store::query::{Page, RequestFilter};
 
 const DATABASE: &str = "WHIPPLETREE_TEST_DATABASE";
 const FIRST: &str = "WHIPPLETREE_TEST_FIRST";

@@ -13,7 +13,8 @@ use super::parameters::Parameters;
 use super::problem::Problem;
 use super::state::AdminState;
 use crate::exchange::End;
-use crate::store::query::{LedgerEntry, LedgerFilter, Page, RequestFilter};
+use crate::store::ledger::{LedgerEntry, LedgerFilter};
+use crate::store::query::{Page, RequestFilter};
 
 const USUAL_LIMIT: u32 = 50;
 const MOST: u32 = 1000;

@@ -11,6 +11,7 @@
 //! ([`config::Store::Memory`]) there is no log, and everything is lost at exit.
 
 pub mod calendar;
+pub mod ledger;
 mod migrate;
 pub mod query;
 mod replay;

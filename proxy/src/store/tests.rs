@@ -7,7 +7,8 @@ use whippletree_policies::time::UnixTime;
 use whippletree_policies::units::{Money, Tokens};
 use whippletree_policies::usage::Usage;
 
-use super::query::{LedgerFilter, Page, RequestFilter};
+use super::ledger::LedgerFilter;
+use super::query::{Page, RequestFilter};
 use super::*;
 use crate::exchange::{Api, Attempt, Dialect, End, Millis};
 

@@ -6,7 +6,8 @@ use whippletree_policies::usage::Usage;
 use super::*;
 use crate::config;
 use crate::exchange::{Attempt, Exchange, Millis};
-use crate::store::query::{LedgerFilter, Page};
+use crate::store::ledger::LedgerFilter;
+use crate::store::query::Page;
 use crate::store::tests::{exchange, id};
 use crate::store::{Recorder, Store};
 

@@ -6,13 +6,14 @@ CREATE TABLE exchanges (
     time       INTEGER NOT NULL,          -- ms since 1970: the request's head had been read
     tenant     TEXT    NOT NULL,
     task       TEXT,
+    task_hash  INTEGER,                  -- of task: a small index for a thing of many values
     route      TEXT,
     target     TEXT,
     outcome    TEXT    NOT NULL,
     doc        TEXT    NOT NULL           -- the exchange as the admin plane shows it, JSON
 ) STRICT;
 
-CREATE INDEX exchanges_by_task ON exchanges (task, request_id) WHERE task IS NOT NULL;
+CREATE INDEX exchanges_by_task ON exchanges (task_hash) WHERE task_hash IS NOT NULL;
 
 -- One row per money movement of an attempt. Never changed, never removed.
 CREATE TABLE ledger (
