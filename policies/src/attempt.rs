@@ -149,6 +149,11 @@ impl Attempts {
         self.made
     }
 
+    /// Attempts that may still be made, if nothing else forbids them.
+    pub const fn left(&self) -> u32 {
+        self.limit.saturating_sub(self.made)
+    }
+
     /// The targets, in the order that [`Send::place`] counts.
     pub const fn plan(&self) -> &Plan {
         &self.plan
