@@ -161,6 +161,38 @@ pub struct Prefix {
     pub finding: Option<String>,
 }
 
+/// How a request was answered that repeats another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Repetition {
+    /// It joined the call, which was still running.
+    Joined,
+    /// It was given the answer once more.
+    Replayed,
+    /// It was given the rest of a stream.
+    Resumed,
+}
+
+impl Repetition {
+    /// The name used in records, metrics and headers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Joined => "joined",
+            Self::Replayed => "replayed",
+            Self::Resumed => "resumed",
+        }
+    }
+}
+
+/// The request whose call answered this one, and paid for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repeated {
+    /// How.
+    pub kind: Repetition,
+    /// Which.
+    pub of: RequestId,
+}
+
 /// One client request, from its first byte to its last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
@@ -208,6 +240,9 @@ pub struct Exchange {
     pub price_version: Option<String>,
     /// What the prefix chain said.
     pub prefix: Option<Prefix>,
+    /// The client's own retry of another request: no call was made for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repeated>,
     /// From the request's head to the first content sent to the client.
     pub ttft_ms: Option<Millis>,
     /// From the request's head to the response's end.

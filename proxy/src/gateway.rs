@@ -15,6 +15,7 @@ use crate::api::models::Model;
 use crate::config::{Config, Provider, Route, RouteTarget};
 use crate::exchange::Exchange;
 use crate::limits::Limiters;
+use crate::pipeline::share::Calls;
 use crate::prices;
 use crate::server::InflightBytes;
 use crate::state::State;
@@ -39,6 +40,8 @@ pub struct Gateway {
     pub state: State,
     /// Request rates and concurrency per tenant.
     pub limiters: Limiters,
+    /// Calls that may be repeated by their clients.
+    pub calls: Calls,
     /// Memory for request bodies.
     pub inflight_bytes: InflightBytes,
     draining: AtomicBool,
@@ -80,6 +83,7 @@ impl Gateway {
             metrics,
             state,
             limiters: Limiters::default(),
+            calls: Calls::default(),
             inflight_bytes,
             draining: AtomicBool::new(false),
         })

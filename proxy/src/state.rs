@@ -81,6 +81,12 @@ impl State {
         attempts.advance(event, &mut context)
     }
 
+    /// Takes in what became of a call after its attempt was taken for a success.
+    pub fn note(&self, target: &TargetId, key: KeyIndex, outcome: &Outcome) {
+        let mut fleet = lock(&self.fleet);
+        Logged(&mut fleet).report(target, key, Pass::default(), outcome, clock::now());
+    }
+
     /// Counts a call to `target` until the guard is dropped.
     pub fn enter(&self, target: &TargetId) -> InFlight {
         let count = match self.in_flight.get(target) {

@@ -6,7 +6,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::pipeline::relay::{Passage, Relay};
+use crate::pipeline::early::Early;
+use crate::pipeline::relay::Passage;
+use crate::pipeline::run::Attended;
+use crate::pipeline::twin::Following;
 
 /// Why a response's body ended early: the reason is on record, the client sees the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,7 +22,11 @@ pub enum Body {
     /// Held whole; `None` once handed out.
     Whole(Option<Bytes>),
     /// An event stream, read on its way.
-    Relay(Box<Relay>),
+    Relay(Attended),
+    /// A stream whose head went out before it had begun.
+    Early(Box<Early>),
+    /// The stream of another request, which this one repeats.
+    Following(Box<Following>),
     /// An answer of unknown content, passed on as it comes.
     Passage(Box<Passage>),
 }
@@ -43,6 +50,12 @@ impl http_body::Body for Body {
             Self::Relay(relay) => relay
                 .poll_chunk(cx)
                 .map(|chunk| chunk.map(|b| Ok(Frame::data(b)))),
+            Self::Early(early) => early
+                .poll_chunk(cx)
+                .map(|chunk| chunk.map(|r| r.map(Frame::data))),
+            Self::Following(following) => following
+                .poll_chunk(cx)
+                .map(|chunk| chunk.map(|r| r.map(Frame::data))),
             Self::Passage(passage) => passage
                 .poll_chunk(cx)
                 .map(|chunk| chunk.map(|r| r.map(Frame::data))),
@@ -58,7 +71,9 @@ impl http_body::Body for Body {
             Self::Whole(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |b| b.len() as u64))
             }
-            Self::Relay(_) | Self::Passage(_) => SizeHint::default(),
+            Self::Early(_) | Self::Following(_) | Self::Relay(_) | Self::Passage(_) => {
+                SizeHint::default()
+            }
         }
     }
 }

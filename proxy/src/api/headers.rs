@@ -18,6 +18,8 @@ pub const WT_ATTEMPTS: HeaderName = HeaderName::from_static("x-wt-attempts");
 pub const WT_FALLBACK: HeaderName = HeaderName::from_static("x-wt-fallback");
 /// What the call cost, in dollars; whole answers only.
 pub const WT_COST: HeaderName = HeaderName::from_static("x-wt-cost-usd");
+/// The request whose answer this is, where it repeats another one.
+pub const WT_REPEATS: HeaderName = HeaderName::from_static("x-wt-repeats");
 /// The true status where another one is sent.
 pub const WT_STATUS: HeaderName = HeaderName::from_static("x-wt-status");
 /// Set by an outer gateway: this one does not retry.

@@ -45,6 +45,11 @@ pub enum Rejection {
         /// What is left of the vendor's wait hint.
         retry_after: Option<Duration>,
     },
+    /// It repeats a request that was answered, and of whose answer not enough is kept.
+    AnswerNotKept {
+        /// The request that was answered.
+        of: RequestId,
+    },
     /// The body did not come in time.
     BodyTimedOut,
     /// The body is larger than allowed.
@@ -67,6 +72,8 @@ pub enum Rejection {
         /// The field at fault.
         param: Option<&'static str>,
     },
+    /// The idempotency key was used for another body.
+    KeyReused,
     /// The path exists, the method does not fit.
     MethodNotAllowed {
         /// The one that fits.
@@ -74,6 +81,8 @@ pub enum Rejection {
     },
     /// A relayed path, and no provider to relay it to.
     NoProvider,
+    /// Nothing is kept of the stream that the client wants the rest of.
+    NothingToResume,
     /// The path holds encoded or climbing segments.
     PathUnsafe,
     /// A limit on requests at once or in a minute.
@@ -169,6 +178,7 @@ impl Rejection {
         let code = match self {
             Self::Vendor { status, .. } => *status,
             Self::Failed { class, .. } => failed_status(*class),
+            Self::AnswerNotKept { .. } | Self::NothingToResume => 409,
             Self::BodyTimedOut => 408,
             Self::BodyTooLarge { .. } => 413,
             Self::Busy | Self::Draining | Self::Saturated { .. } => 503,
@@ -177,6 +187,7 @@ impl Rejection {
             | Self::PathUnsafe
             | Self::UnsupportedApi { .. }
             | Self::Unpriced { .. } => 400,
+            Self::KeyReused => 422,
             Self::MethodNotAllowed { .. } => 405,
             Self::NoProvider | Self::UnknownPath | Self::UnknownModel { .. } => 404,
             Self::RateLimited { .. } => 429,
@@ -190,14 +201,17 @@ impl Rejection {
     pub fn class(&self) -> &'static str {
         match self {
             Self::Vendor { class, .. } | Self::Failed { class, .. } => class.as_str(),
+            Self::AnswerNotKept { .. } => "answer_not_kept",
             Self::BodyTimedOut => "body_timeout",
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::Busy => "busy",
             Self::Draining => "draining",
             Self::Internal => "internal",
             Self::InvalidBody { .. } => "invalid_body",
+            Self::KeyReused => "idempotency_key_reused",
             Self::MethodNotAllowed { .. } => "method_not_allowed",
             Self::NoProvider => "no_provider",
+            Self::NothingToResume => "nothing_to_resume",
             Self::PathUnsafe => "path_unsafe",
             Self::RateLimited { .. } => "gateway_rate_limited",
             Self::RouteForbidden { .. } => "route_forbidden",
@@ -243,11 +257,14 @@ impl Rejection {
                 class: Class::ContextOverflow | Class::InvalidRequest,
                 ..
             }
+            | Self::AnswerNotKept { .. }
             | Self::BodyTimedOut
             | Self::BodyTooLarge { .. }
             | Self::InvalidBody { .. }
+            | Self::KeyReused
             | Self::MethodNotAllowed { .. }
             | Self::NoProvider
+            | Self::NothingToResume
             | Self::PathUnsafe
             | Self::UnsupportedApi { .. }
             | Self::UnknownPath
@@ -289,6 +306,11 @@ impl Rejection {
         match self {
             Self::Vendor { message, .. } => message.clone(),
             Self::Failed { class, target, .. } => failed_message(*class, target.as_ref()),
+            Self::AnswerNotKept { of } => format!(
+                "this request was answered and paid for as {of}, and its answer is not kept any \
+                 more; to have it made again, send it as a new one: with another Idempotency-Key, \
+                 or without a count of retries"
+            ),
             Self::BodyTimedOut => {
                 "the request body stopped coming; send it without long pauses".into()
             }
@@ -302,9 +324,19 @@ impl Rejection {
                 "the gateway failed; its log has the reason under this request's id".into()
             }
             Self::InvalidBody { reason, .. } => reason.clone(),
+            Self::KeyReused => {
+                "this Idempotency-Key was sent with another body; use a key for one \
+                 request only"
+                    .into()
+            }
             Self::MethodNotAllowed { allow } => format!("this path takes {allow} only"),
             Self::NoProvider => {
                 "no provider serves paths that name no model; set routing.relay".into()
+            }
+            Self::NothingToResume => {
+                "nothing is kept of the stream that Last-Event-ID names, or it \
+                 answered another request; send it without Last-Event-ID to start anew"
+                    .into()
             }
             Self::PathUnsafe => {
                 "the path holds encoded or climbing segments, which are not relayed".into()

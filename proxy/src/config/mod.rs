@@ -285,6 +285,8 @@ pub struct RouteDefaults {
     pub commit_wait: Duration,
     /// What happens upstream when a client leaves.
     pub on_disconnect: OnDisconnect,
+    /// Events carry ids and are kept, so that a client can come back for the rest. Default false.
+    pub resume: bool,
     /// Silence towards a streaming client is broken this often. Default 15 s.
     pub keepalive: Duration,
     /// Output tokens assumed where the client sets no limit. Default 32,000.
@@ -303,6 +305,7 @@ impl Default for RouteDefaults {
             commit: Commit::FirstToken,
             commit_wait: Duration::from_mins(1),
             on_disconnect: OnDisconnect::Cancel,
+            resume: false,
             keepalive: Duration::from_secs(15),
             max_output: Tokens(32_000),
             client_retry: ClientRetry::Suppress,

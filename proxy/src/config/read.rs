@@ -195,7 +195,7 @@ impl Walk {
                 Standing::Vacuous => continue,
                 Standing::NotYet => {
                     self.hide_literals(value.get_ref(), &place.span);
-                    self.faults.push(not_yet(&path, &place, value.get_ref()));
+                    self.faults.push(not_yet(&path, &place));
                     None
                 }
                 Standing::Known => {
@@ -402,15 +402,11 @@ fn unknown_key(shape: Shape<'_>, name: &str, path: &Path, place: &Place) -> Faul
     .help(help)
 }
 
-fn not_yet(path: &Path, place: &Place, value: &DeValue<'_>) -> Fault {
-    let what = match value {
-        DeValue::String(text) if unavailable::is_word(path) => format!("`{path} = \"{text}\"`"),
-        _ => format!("`{path}`"),
-    };
+fn not_yet(path: &Path, place: &Place) -> Fault {
     Fault::new(
         path,
         place.key.clone(),
-        format!("{what} is not available yet"),
+        format!("`{path}` is not available yet"),
     )
     .expected("remove it: this version of the gateway does not do what it asks for".to_owned())
 }

@@ -15,25 +15,20 @@ enum Refused {
     Key,
     /// The key, unless it holds this value, which is what happens anyway.
     Unless(Holds),
-    /// This value alone; the key itself is known.
-    Word(&'static str),
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Holds {
     EmptyArray,
-    False,
 }
 
-const UNAVAILABLE: [(&str, Refused); 16] = [
+const UNAVAILABLE: [(&str, Refused); 14] = [
     ("alerts", Refused::Key),
     ("prices.catalogue", Refused::Key),
     ("recorder", Refused::Key),
     ("routes.*.evidence", Refused::Key),
     ("routes.*.fallback", Refused::Unless(Holds::EmptyArray)),
-    ("routes.*.on_disconnect", Refused::Word("drain")),
     ("routes.*.prefix", Refused::Key),
-    ("routes.*.resume", Refused::Unless(Holds::False)),
     ("routes.*.runaway", Refused::Key),
     ("store.on_failure", Refused::Key),
     ("store.postgres", Refused::Key),
@@ -64,21 +59,11 @@ pub fn standing(path: &Path, value: &DeValue<'_>) -> Standing {
         return Standing::Known;
     };
     match (refused, value) {
-        (Refused::Unless(Holds::False), DeValue::Boolean(false)) => Standing::Vacuous,
         (Refused::Unless(Holds::EmptyArray), DeValue::Array(array)) if array.is_empty() => {
             Standing::Vacuous
         }
-        (Refused::Word(word), DeValue::String(text)) if text == word => Standing::NotYet,
-        (Refused::Word(_), _) => Standing::Known,
         (Refused::Key | Refused::Unless(_), _) => Standing::NotYet,
     }
-}
-
-/// Whether one word alone of the key at `path` is refused.
-pub fn is_word(path: &Path) -> bool {
-    UNAVAILABLE
-        .into_iter()
-        .any(|(pattern, refused)| matches!(refused, Refused::Word(_)) && path.matches(pattern))
 }
 
 /// Why a word that the documented form has is not among those that the key takes.

@@ -20,7 +20,7 @@ use whippletree_providers::provider::Api;
 use super::judge::{self, Setback};
 use super::plan::{Plan, Planned};
 use super::settle::{Ended, Settlement};
-use super::{Call, encode, relay};
+use super::{Call, encode, relay, twin};
 use crate::api::headers;
 use crate::api::rejection::Rejection;
 use crate::clock;
@@ -69,6 +69,8 @@ pub(super) struct Asked<'a> {
     pub(super) envelope: &'a Envelope,
     /// Who may serve it.
     pub(super) plan: &'a Plan,
+    /// What an earlier call for the same request has left of its attempts.
+    pub(super) left: Option<u32>,
 }
 
 /// Tries the plan's targets until one answers or no further try makes sense.
@@ -76,13 +78,13 @@ pub(super) struct Asked<'a> {
 /// # Errors
 /// What the client is told when none answers.
 pub(super) async fn attempt(
-    call: &Call<'_>,
+    call: &Call,
     asked: Asked<'_>,
     settlement: &mut Settlement,
 ) -> Result<Answer, Rejection> {
     let state = &call.gateway.state;
     let tenant = settlement.tenant();
-    let mut attempts = attempts(call, asked.plan);
+    let mut attempts = attempts(call, asked);
     let mut last: Option<Setback> = None;
     let mut event = Event::Start;
     let mut waited = Duration::ZERO;
@@ -94,7 +96,16 @@ pub(super) async fn attempt(
                 waited += clock::now().since(from);
                 event = Event::Woke;
             }
+            Step::Send(_) if settlement.is_draining() => {
+                state.advance(&mut attempts, Event::ClientGone, &tenant);
+                return Err(Rejection::Failed {
+                    class: Class::ClientGone,
+                    target: None,
+                    retry_after: None,
+                });
+            }
             Step::Send(send) => {
+                settlement.attempts_left(attempts.left());
                 let Some(planned) = asked.plan.target(&send.target) else {
                     return Err(Rejection::Internal);
                 };
@@ -116,11 +127,13 @@ pub(super) async fn attempt(
                     Ok(answer) => {
                         state.advance(&mut attempts, Event::Finished(Outcome::Success), &tenant);
                         settlement.target(&send.target, send.place > 0);
+                        settlement.key(send.key);
                         settlement.in_flight(in_flight);
                         return Ok(answer);
                     }
                     Err(setback) if setback.is_saturated() => {
                         settlement.attempt_unsent();
+                        settlement.attempts_left(attempts.left().saturating_add(1));
                         state.advance(&mut attempts, Event::ClientGone, &tenant);
                         let provider = planned.target.provider.id.clone();
                         return Err(Rejection::Saturated { provider });
@@ -133,6 +146,7 @@ pub(super) async fn attempt(
                 }
             }
             Step::Done(Verdict::Failed(defeat)) => {
+                settlement.attempts_left(attempts.left());
                 if let Some(target) = &defeat.target {
                     settlement.target(target, false);
                 }
@@ -149,7 +163,7 @@ pub(super) async fn attempt(
 /// # Errors
 /// What the client is told when nothing comes.
 pub(super) async fn relay(
-    call: &Call<'_>,
+    call: &Call,
     envelope: Option<&Envelope>,
     body: Bytes,
     plan: &Plan,
@@ -203,7 +217,8 @@ pub(super) async fn relay(
     }
 }
 
-fn attempts(call: &Call<'_>, plan: &Plan) -> Attempts {
+fn attempts(call: &Call, asked: Asked<'_>) -> Attempts {
+    let plan = asked.plan;
     let settings = &plan.route.settings.retry;
     let now = clock::now();
     let deadline = now.after(deadline(&call.head.headers).unwrap_or(settings.deadline));
@@ -217,11 +232,14 @@ fn attempts(call: &Call<'_>, plan: &Plan) -> Attempts {
         .map(|planned| candidate(call, planned))
         .collect();
     let ordered = call.gateway.state.plan(candidates, Choice::LeastInFlight);
-    Attempts::new(ordered, policy, now, deadline)
+    let used = asked
+        .left
+        .map_or(0, |left| policy.max_attempts().saturating_sub(left));
+    Attempts::new(ordered, policy, now, deadline).with_attempts_made(used)
 }
 
 /// The configuration has been checked, so the fallback, which never retries, is not met.
-fn retry_policy(retry: &Retry) -> RetryPolicy {
+pub(crate) fn retry_policy(retry: &Retry) -> RetryPolicy {
     let backoff = Backoff::new(retry.base, retry.cap).unwrap_or_default();
     let policy = RetryPolicy::new(retry.max_attempts.max(1), backoff, retry.max_wait);
     policy
@@ -233,7 +251,7 @@ fn retry_policy(retry: &Retry) -> RetryPolicy {
         })
 }
 
-fn candidate(call: &Call<'_>, planned: &Planned) -> Candidate {
+fn candidate(call: &Call, planned: &Planned) -> Candidate {
     let target = &planned.target;
     let settings = call.snapshot.config.targets.get(&target.id);
     Candidate {
@@ -245,17 +263,19 @@ fn candidate(call: &Call<'_>, planned: &Planned) -> Candidate {
     }
 }
 
-/// The client's own deadline: `x-wt-deadline-ms`, else the time-out that its SDK announces
-/// (wire-facts, A1 and A2). A minute more than an SDK's own would be answered to nobody.
+/// The client's own deadline: `x-wt-deadline-ms`, else the time-out that its SDK announces. A minute
+/// more than an SDK's own would be answered to nobody, unless the SDK comes back after its time-out
+/// and joins the call.
 fn deadline(headers: &HeaderMap) -> Option<Duration> {
-    let number = |name: &str| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
-    let seconds = number(headers::WT_DEADLINE.as_str())
-        .map(|ms| ms / 1e3)
-        .or_else(|| number("x-stainless-timeout"))
-        .or_else(|| number("x-stainless-read-timeout"))?;
-    (seconds > 0.0)
-        .then(|| Duration::try_from_secs_f64(seconds).ok())
-        .flatten()
+    if let Some(declared) = headers.get(headers::WT_DEADLINE) {
+        let ms = declared.to_str().ok()?.trim().parse::<f64>().ok()?;
+        let seconds = Duration::try_from_secs_f64(ms / 1e3).ok();
+        return seconds.filter(|seconds| !seconds.is_zero());
+    }
+    if twin::retry_count(headers).is_some() {
+        return None;
+    }
+    twin::sdk_timer(headers)
 }
 
 fn key_of(provider: &Provider, key: KeyIndex) -> Option<u32> {
@@ -275,7 +295,7 @@ fn open_attempt(
 }
 
 async fn once(
-    call: &Call<'_>,
+    call: &Call,
     asked: Asked<'_>,
     planned: &Planned,
     send: &Send,

@@ -23,7 +23,7 @@ pub(super) fn dialect(provider: &Provider) -> &'static Dialect {
 
 /// A call to a model.
 pub(super) fn model_call(
-    call: &Call<'_>,
+    call: &Call,
     api: Api,
     envelope: &Envelope,
     planned: &Planned,
@@ -56,7 +56,7 @@ pub(super) fn model_call(
 
 /// A path that the gateway does not know, as it came.
 pub(super) fn relay(
-    call: &Call<'_>,
+    call: &Call,
     envelope: Option<&Envelope>,
     body: Bytes,
     planned: &Planned,
@@ -96,7 +96,7 @@ fn base_path(provider: &Provider) -> &str {
 }
 
 fn outbound(
-    call: &Call<'_>,
+    call: &Call,
     provider: &Provider,
     dialect: &Dialect,
     key: KeyIndex,

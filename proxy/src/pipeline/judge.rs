@@ -142,7 +142,7 @@ impl UpstreamError {
 /// # Errors
 /// Why it is none.
 pub(super) async fn read(
-    call: &Call<'_>,
+    call: &Call,
     asked: Asked<'_>,
     planned: &Planned,
     reply: Reply,

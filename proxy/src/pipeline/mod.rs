@@ -8,18 +8,24 @@
 //!         plan ─────────▶ Plan              targets in order
 //!         attempt ──────▶ Answer            send, read, judge; wait or go on, until done
 //!         relay ────────▶ Response          whole, or a stream passed on event by event
+//!                │                          (a client's own retry joins or replays: twin)
 //!                └─ settle, record          before the last byte, or when the body is dropped
 //! ```
 
 mod attempt;
 pub mod attribute;
 pub mod authenticate;
+pub mod early;
 mod encode;
 mod judge;
 pub mod plan;
+mod recording;
 pub mod relay;
+pub mod run;
 pub mod settle;
+pub mod share;
 pub mod stream;
+pub mod twin;
 
 use std::sync::Arc;
 
@@ -38,18 +44,19 @@ use crate::config::ClientRetry;
 use crate::exchange::{Api, End};
 use crate::gateway::{Gateway, Snapshot};
 use crate::server::{Peer, ReceiveError, ReceiveLimits, Received, Upload, receive_body};
-use attempt::{Answer, Asked};
+use attempt::Answer;
 use attribute::attribute;
 use authenticate::{Caller, authenticate};
 use plan::Plan;
 use relay::{Passage, Relay};
+use run::Attended;
 use settle::Settlement;
 
 /// A request under way: what all stages may look at.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct Call {
     /// State shared by all requests.
-    pub(crate) gateway: &'a Arc<Gateway>,
+    pub(crate) gateway: Arc<Gateway>,
     /// The configuration that this request sees.
     pub(crate) snapshot: Arc<Snapshot>,
     /// The request's head.
@@ -60,6 +67,8 @@ pub(crate) struct Call<'a> {
 
 /// What the stages come to; a stream takes the settlement along.
 enum Reply {
+    /// To be asked of a vendor.
+    Ask(Box<run::Prepared>),
     Whole(Response<Body>),
     Relay(Response<()>, Box<relay::Open>),
     Passage(Response<()>, Box<crate::upstream::UpstreamBody>),
@@ -73,29 +82,45 @@ pub async fn serve(gateway: Arc<Gateway>, request: Request<Upload>, peer: Peer) 
     let snapshot = gateway.snapshot();
     let api = api::operation(&head.method, head.uri.path()).map_or(Api::Other, Operation::api);
     let mut settlement = Settlement::open(Arc::clone(&gateway), id, started, api);
+    // Whoever owns the attempts decides on them.
+    let owned = head.headers.contains_key(headers::WT_ATTEMPT_OWNER);
     let call = Call {
-        gateway: &gateway,
+        gateway,
         snapshot,
         head,
         peer,
     };
     let mut response = match call.run(body, &mut settlement).await {
-        Ok(Reply::Whole(response)) => response,
-        Ok(Reply::Relay(head, open)) => {
-            head.map(|()| Body::Relay(Box::new(Relay::new(*open, settlement))))
-        }
-        Ok(Reply::Passage(head, body)) => {
-            let status = head.status().as_u16();
-            head.map(|()| Body::Passage(Box::new(Passage::new(*body, status, settlement))))
-        }
-        Err(rejection) => turn_away(&rejection, &mut settlement),
+        Ok(Reply::Ask(prepared)) => run::ask(call, *prepared, settlement).await,
+        reply => deliver(reply, settlement),
     };
+    if owned {
+        response.headers_mut().remove(headers::SHOULD_RETRY);
+    }
     let id = HeaderValue::try_from(id.to_string()).unwrap_or(HeaderValue::from_static("-"));
     response
         .headers_mut()
         .insert(headers::REQUEST_ID, id.clone());
     response.headers_mut().insert(headers::WT_REQUEST_ID, id);
     response
+}
+
+/// What the stages came to, as it goes to the client and to whoever else has a share in it.
+fn deliver(reply: Result<Reply, Rejection>, mut settlement: Settlement) -> Response<Body> {
+    match reply {
+        Ok(Reply::Whole(response)) => response,
+        Ok(Reply::Relay(head, open)) => {
+            let relay = Relay::new(*open, head.headers(), settlement);
+            head.map(|()| Body::Relay(Attended::new(relay)))
+        }
+        Ok(Reply::Passage(head, body)) => {
+            let status = head.status().as_u16();
+            head.map(|()| Body::Passage(Box::new(Passage::new(*body, status, settlement))))
+        }
+        // Asked already; this arm is not reached.
+        Ok(Reply::Ask(_)) => turn_away(&Rejection::Internal, &mut settlement),
+        Err(rejection) => turn_away(&rejection, &mut settlement),
+    }
 }
 
 /// Clients that repeat a failed request whatever the headers say get a status that they leave
@@ -109,6 +134,9 @@ fn turn_away(rejection: &Rejection, settlement: &mut Settlement) -> Response<Bod
     } else {
         End::Refused
     };
+    if let Some(share) = settlement.share() {
+        share.refused(rejection);
+    }
     settlement.finish(
         sent.unwrap_or(status).as_u16(),
         end,
@@ -136,7 +164,7 @@ fn stamp<B>(response: &mut Response<B>, settlement: &Settlement) {
     }
 }
 
-impl Call<'_> {
+impl Call {
     async fn run(&self, body: Upload, settlement: &mut Settlement) -> Result<Reply, Rejection> {
         if self.gateway.is_draining() {
             return Err(Rejection::Draining);
@@ -149,7 +177,7 @@ impl Call<'_> {
         )?;
         settlement.caller(&caller);
         match operation {
-            Ok(Operation::Call(api)) => self.model_call(api, &caller, body, settlement).await,
+            Ok(Operation::Call(api)) => self.model_call(api, caller, body, settlement).await,
             Ok(Operation::Relay) => self.relay(&caller, body, settlement).await,
             Ok(Operation::ListModels) => Ok(self.list_models(&caller, settlement)),
             Ok(Operation::DescribeModel(name)) => self.describe_model(&caller, name, settlement),
@@ -162,7 +190,7 @@ impl Call<'_> {
     async fn model_call(
         &self,
         api: Api,
-        caller: &Caller,
+        caller: Caller,
         body: Upload,
         settlement: &mut Settlement,
     ) -> Result<Reply, Rejection> {
@@ -177,7 +205,7 @@ impl Call<'_> {
                 .into(),
             param: Some("model"),
         })?;
-        let plan = Plan::of(&self.snapshot, caller, model, api)?;
+        let plan = Plan::of(&self.snapshot, &caller, model, api)?;
         settlement.route(&plan.route.id);
         if let Some(harness) = harness
             && plan.route.settings.client_retry == ClientRetry::Suppress
@@ -187,13 +215,15 @@ impl Call<'_> {
         let Some(api) = provider_api(api) else {
             return Err(Rejection::UnknownPath);
         };
-        let asked = Asked {
+        Ok(Reply::Ask(Box::new(run::Prepared {
             api,
-            envelope: &envelope,
-            plan: &plan,
-        };
-        let answer = attempt::attempt(self, asked, settlement).await?;
-        Ok(Self::reply(answer, settlement))
+            caller,
+            envelope,
+            plan,
+            since: settlement.started(),
+            left: None,
+            _received: received,
+        })))
     }
 
     async fn receive(&self, body: Upload) -> Result<Received, Rejection> {
@@ -226,7 +256,7 @@ impl Call<'_> {
             } => {
                 settlement.relayed(bytes.len());
                 settlement.finish(status.as_u16(), End::Ok, None);
-                let mut response = Response::new(Body::from(bytes));
+                let mut response = Response::new(());
                 *response.status_mut() = status;
                 *response.headers_mut() = headers::to_client(&headers);
                 stamp(&mut response, settlement);
@@ -235,7 +265,16 @@ impl Call<'_> {
                 {
                     response.headers_mut().insert(headers::WT_COST, value);
                 }
-                Reply::Whole(response)
+                if let Some(share) = settlement.share() {
+                    share.opened(recording::Head {
+                        status,
+                        headers: response.headers().clone(),
+                        target: settlement.answered_by(),
+                        keepalive: None,
+                    });
+                    share.finished([&*bytes]);
+                }
+                Reply::Whole(response.map(|()| Body::from(bytes)))
             }
             Answer::Stream {
                 status,

@@ -13,15 +13,20 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{HeaderMap, StatusCode};
 use tokio::time::{Instant, Sleep};
 use whippletree_policies::outcome::Class;
 
+use super::recording::Head;
 use super::settle::{Ended, Settlement};
+use super::share::Share;
 use super::stream::{Passing, StreamFault};
+use super::twin;
 use crate::api::body::Cut;
 use crate::clock;
 use crate::exchange::End;
@@ -62,6 +67,8 @@ pub struct Relay {
     status: u16,
     trailer: bool,
     phase: Phase,
+    /// Chunks told to those who have a share in the call.
+    told: u64,
     settlement: Settlement,
 }
 
@@ -84,9 +91,17 @@ impl fmt::Debug for Relay {
 }
 
 impl Relay {
-    /// Begins to relay what has been held, then the rest.
-    pub fn new(open: Open, mut settlement: Settlement) -> Self {
+    /// Begins to relay what has been held, then the rest. `headers` are the answer's.
+    pub fn new(open: Open, headers: &HeaderMap, mut settlement: Settlement) -> Self {
         settlement.first_content();
+        if let Some(share) = settlement.share() {
+            share.opened(Head {
+                status: StatusCode::from_u16(open.status).unwrap_or_default(),
+                headers: headers.clone(),
+                target: settlement.answered_by(),
+                keepalive: Some((open.passing.keepalive(), open.keepalive)),
+            });
+        }
         let now = Instant::now();
         let mut relay = Self {
             passing: open.passing,
@@ -98,8 +113,10 @@ impl Relay {
             status: open.status,
             trailer: open.trailer,
             phase: Phase::Open,
+            told: 0,
             settlement,
         };
+        relay.tell(0);
         if relay.upstream.is_none() || relay.passing.is_done() {
             relay.complete();
         }
@@ -149,7 +166,9 @@ impl Relay {
     }
 
     fn read(&mut self, chunk: Bytes) {
+        let before = self.out.len();
         let result = self.passing.push(chunk, clock::unix_now(), &mut self.out);
+        self.tell(before);
         self.account();
         match result {
             Ok(()) if self.passing.is_done() => self.complete(),
@@ -160,12 +179,50 @@ impl Relay {
 
     fn upstream_ended(&mut self) {
         self.upstream = None;
+        let before = self.out.len();
         let result = self.passing.end(clock::unix_now(), &mut self.out);
+        self.tell(before);
         self.account();
         match result {
             Ok(()) => self.complete(),
             Err(fault) => self.break_off(&fault),
         }
+    }
+
+    /// Tells those who have a share in the call what has come since `from`, and gives it ids.
+    fn tell(&mut self, from: usize) {
+        self.identify(from);
+        if let Some(share) = self.settlement.share() {
+            for chunk in self.out.range(from..) {
+                share.said(chunk);
+            }
+        }
+    }
+
+    /// Events that can be resumed from carry ids; lone comment lines are no events.
+    fn identify(&mut self, from: usize) {
+        let resumes = self.settlement.share().is_some_and(|share| share.resumes());
+        if !resumes {
+            return;
+        }
+        let id = self.settlement.id();
+        for chunk in self.out.range_mut(from..) {
+            if !chunk.starts_with(b":") {
+                let line = twin::id_line(id, self.told);
+                *chunk = [line.as_bytes(), chunk].concat().into();
+            }
+            self.told += 1;
+        }
+    }
+
+    /// Who else has a share in the call.
+    pub(super) const fn share(&self) -> Option<&Arc<Share>> {
+        self.settlement.share()
+    }
+
+    /// Whether more of the answer is to come.
+    pub(super) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
     }
 
     fn account(&mut self) {
@@ -187,8 +244,13 @@ impl Relay {
                 self.settlement.sends()
             )
         });
+        let before = self.out.len();
         self.passing.release_end(note.as_deref(), &mut self.out);
         self.finish(End::Ok, None);
+        self.identify(before);
+        if let Some(share) = self.settlement.share() {
+            share.finished(self.out.range(before..).map(|chunk| &**chunk));
+        }
         self.phase = Phase::Linger;
         self.timer.as_mut().reset(Instant::now() + LINGER);
     }
@@ -198,11 +260,15 @@ impl Relay {
         self.upstream = None;
         let class = fault.class();
         self.settlement.attempt_ended(Ended::Partial(class));
+        self.settlement.broke(class);
         let event =
             self.passing
                 .fault_event(fault, self.settlement.id(), self.settlement.attempts());
-        self.out.push_back(event);
         self.finish(End::Interrupted, Some(class));
+        if let Some(share) = self.settlement.share() {
+            share.interrupted(&event);
+        }
+        self.out.push_back(event);
         self.phase = Phase::Done;
     }
 

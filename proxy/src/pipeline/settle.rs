@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
-use whippletree_policies::ids::{RequestId, RouteId, TargetId, TenantId};
-use whippletree_policies::outcome::Class;
+use whippletree_policies::ids::{KeyIndex, RequestId, RouteId, TargetId, TenantId};
+use whippletree_policies::outcome::{Class, Failure, Outcome, Sent};
 use whippletree_policies::task::Harness;
 use whippletree_policies::time::Instant;
 use whippletree_policies::units::{Money, Tokens};
@@ -19,8 +19,9 @@ use whippletree_policies::usage::Usage;
 
 use super::attribute::Attribution;
 use super::authenticate::{Caller, DEFAULT_TENANT};
+use super::share::Share;
 use crate::clock;
-use crate::exchange::{Api, Attempt, Dialect, End, Exchange, Millis};
+use crate::exchange::{Api, Attempt, Dialect, End, Exchange, Millis, Repeated};
 use crate::gateway::Gateway;
 use crate::limits::Place;
 use crate::prices::Priced;
@@ -43,6 +44,10 @@ pub struct Settlement {
     priced: bool,
     target: Option<TargetId>,
     fallback: bool,
+    /// With which of the provider's keys.
+    key: KeyIndex,
+    /// Others may have a share in the call.
+    share: Option<Arc<Share>>,
     id: RequestId,
     /// The attempts, once the exchange is on record.
     ended: Vec<Attempt>,
@@ -114,6 +119,7 @@ impl Settlement {
             cost_usd: Money::ZERO,
             price_version: None,
             prefix: None,
+            repeats: None,
             ttft_ms: None,
             duration_ms: Millis::default(),
             overhead_ms: Millis::default(),
@@ -132,6 +138,8 @@ impl Settlement {
             priced: false,
             target: None,
             fallback: false,
+            key: KeyIndex::default(),
+            share: None,
             id,
             ended: Vec::new(),
         }
@@ -160,6 +168,40 @@ impl Settlement {
         quiet
             .and_then(|quiet| StatusCode::from_u16(quiet).ok())
             .unwrap_or(status)
+    }
+
+    /// When the request's head had been read.
+    pub const fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Others may have a share in the call from now on.
+    pub(super) fn shares(&mut self, share: Option<Arc<Share>>) {
+        self.share = share;
+    }
+
+    /// Who else may have a share in the call.
+    pub(super) const fn share(&self) -> Option<&Arc<Share>> {
+        self.share.as_ref()
+    }
+
+    /// Whether nobody waits for the answer any more.
+    pub(super) fn is_draining(&self) -> bool {
+        self.share.as_ref().is_some_and(|share| share.is_draining())
+    }
+
+    /// So many attempts may still be made.
+    pub(super) fn attempts_left(&self, left: u32) {
+        if let Some(share) = &self.share {
+            share.attempts_left(left);
+        }
+    }
+
+    /// The answer is that of another call.
+    pub(super) fn repeats(&mut self, repeated: Repeated) {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.repeats = Some(repeated);
+        }
     }
 
     /// Who pays.
@@ -322,6 +364,24 @@ impl Settlement {
         self.fallback = fallback;
     }
 
+    /// The answer comes from this of the provider's keys.
+    pub fn key(&mut self, key: KeyIndex) {
+        self.key = key;
+    }
+
+    /// Who answered, and whether as a stand-in.
+    pub(super) fn answered_by(&self) -> Option<(TargetId, bool)> {
+        self.target.clone().map(|target| (target, self.fallback))
+    }
+
+    /// The answer broke after part of it was told: the target's health hears of it.
+    pub(super) fn broke(&self, class: Class) {
+        if let Some(target) = &self.target {
+            let outcome = Outcome::Failure(Failure::new(class, Sent::Answered));
+            self.gateway.state.note(target, self.key, &outcome);
+        }
+    }
+
     /// The attempts that have ended.
     pub fn attempts(&self) -> &[Attempt] {
         self.exchange
@@ -357,6 +417,17 @@ impl Settlement {
         }
         let Some(mut exchange) = self.exchange.take() else {
             return;
+        };
+        // The client has left, and the call went on without it.
+        let gone = self
+            .share
+            .as_ref()
+            .is_some_and(|share| share.client_has_left());
+        let (end, error) = match end {
+            End::ClientGone | End::Failed | End::Interrupted | End::Ok if gone => {
+                (End::ClientGone, error.or(Some(Class::ClientGone.as_str())))
+            }
+            end => (end, error),
         };
         exchange.target.clone_from(&self.target);
         exchange.fallback = self.fallback;

@@ -55,6 +55,7 @@ pub(crate) fn exchange(n: u64) -> Exchange {
         cost_usd: Money::from_pico(1_234_567),
         price_version: Some("2026-11-30".to_owned()),
         prefix: None,
+        repeats: None,
         ttft_ms: Some(Millis(320_456)),
         duration_ms: Millis(2_110_001),
         overhead_ms: Millis(91),

@@ -47,6 +47,7 @@ pub struct Metrics {
     refusals: IntCounterVec,
     refusal_codes: DashMap<String, IntCounter>,
     in_flight: IntGauge,
+    repeats: IntCounterVec,
 
     attempts: IntCounterVec,
     attempt_duration: HistogramVec,
@@ -114,6 +115,8 @@ impl Metrics {
             refusals: new.int_counters("refusals_total", "Requests refused before any attempt, by code.", &["code"])?,
             refusal_codes: DashMap::new(),
             in_flight: new.int_gauge("requests_in_flight", "Client requests that have not ended.")?,
+
+            repeats: new.int_counters("repeats_total", "Requests answered by the call of an earlier one that they repeat: joined, replayed or resumed.", &["kind"])?,
 
             attempts: new.int_counters("attempts_total", "Calls to targets, by what they came to; class ok is a success.", &["target", "class"])?,
             attempt_duration: new.histograms("attempt_duration_seconds", "From sending a call to a target to its end.", &["target"], &seconds)?,
@@ -223,6 +226,10 @@ connections_accepted: new.int_counter("client_connections_total", "Connections t
         if exchange.outcome == End::Refused {
             let code = exchange.error.as_deref().unwrap_or(OTHER);
             count_code(&self.refusals, &self.refusal_codes, code);
+        }
+        if let Some(repeated) = exchange.repeats {
+            let kind = repeated.kind.as_str();
+            self.repeats.with_label_values(&[kind]).inc();
         }
         if let Some(rule) = exchange
             .prefix

@@ -97,6 +97,7 @@ impl Resolver<'_> {
             commit: table.commit,
             commit_wait: table.commit_wait.0,
             on_disconnect: table.on_disconnect,
+            resume: table.resume,
             keepalive: table.keepalive.0,
             max_output: Tokens(table.max_output),
             client_retry: table.client_retry,
