@@ -26,8 +26,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -172,6 +172,7 @@ impl Store {
             lost: AtomicU64::new(replayed.damaged),
             failing: AtomicU64::new(0),
             replayed: replayed.entered,
+            writer: OnceLock::new(),
         });
         let writer = Writer::new(db, Arc::clone(&shared), receiver);
         let writer = thread::Builder::new()
@@ -181,6 +182,8 @@ impl Store {
                 path: PathBuf::from("the ledger's thread"),
                 source,
             })?;
+        // Set once, here.
+        let _ = shared.writer.set(writer.thread().clone());
         Ok(Self {
             recorder: Recorder { shared },
             reader,
@@ -209,6 +212,7 @@ impl Store {
 impl Drop for Store {
     fn drop(&mut self) {
         self.recorder.shared.intake().sender = None;
+        self.recorder.shared.hurry();
         if let Some(writer) = self.writer.take()
             && writer.join().is_err()
         {
@@ -244,7 +248,11 @@ impl Recorder {
         let kept = queued || matches!(spooled, Ok(Spooled::Yes));
         intake.recorded += u64::from(kept);
         intake.overflowed |= !queued;
+        let full_group = intake.recorded.is_multiple_of(writer::GROUP as u64);
         drop(intake);
+        if full_group {
+            self.shared.hurry();
+        }
         if let Err(error) = spooled {
             self.shared.note_unspooled(&error);
         }
@@ -254,9 +262,10 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything recorded before this call can be read.
+    /// Waits until everything recorded before this call can be read, and has it committed now.
     pub async fn committed(&self) {
         let recorded = self.shared.intake().recorded;
+        self.shared.hurry();
         let mut committed = self.shared.committed.subscribe();
         // The sender lives in `shared`, so this cannot fail while we hold it.
         let _ = committed.wait_for(|number| *number >= recorded).await;
@@ -310,9 +319,18 @@ struct Shared {
     /// Commits that failed since the last one that did not.
     failing: AtomicU64,
     replayed: u64,
+    /// The writer's thread, once it runs.
+    writer: OnceLock<Thread>,
 }
 
 impl Shared {
+    /// Has the writer commit at once what it is collecting.
+    fn hurry(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+
     fn intake(&self) -> MutexGuard<'_, Intake> {
         // Nothing within the lock can leave the intake half changed.
         self.intake.lock().unwrap_or_else(PoisonError::into_inner)

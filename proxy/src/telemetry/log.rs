@@ -28,7 +28,7 @@ use crate::exchange::{Api, Exchange, Millis};
 const QUEUE: usize = 4096;
 
 /// How long lines are collected after the first, so that each need not wake the thread.
-const COLLECT: Duration = Duration::from_millis(2);
+const COLLECT: Duration = Duration::from_millis(50);
 
 /// How long the end of the process waits for a log that nobody reads.
 const CLOSING: Duration = Duration::from_secs(1);
