@@ -36,24 +36,27 @@ pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms")
 /// What may reach an OpenAI-compatible vendor. `idempotency-key` lets a vendor that knows it answer
 /// a repeated attempt once; `x-grok-conv-id` keeps a conversation on xAI's warm server; the referer
 /// and title are OpenRouter's attribution.
-const TO_VENDOR: [HeaderName; 9] = [
-    header::ACCEPT,
-    header::CONTENT_TYPE,
-    header::USER_AGENT,
-    header::REFERER,
-    HeaderName::from_static("http-referer"),
-    HeaderName::from_static("idempotency-key"),
-    HeaderName::from_static("openai-beta"),
-    HeaderName::from_static("x-grok-conv-id"),
-    HeaderName::from_static("x-title"),
-];
+fn may_reach_vendor(name: &HeaderName) -> bool {
+    matches!(
+        name.as_str(),
+        "accept"
+            | "content-type"
+            | "user-agent"
+            | "referer"
+            | "http-referer"
+            | "idempotency-key"
+            | "openai-beta"
+            | "x-grok-conv-id"
+            | "x-title"
+    )
+}
 
 /// The client's headers that go to the vendor, `Accept-Encoding: identity` among them, since a
 /// compressed answer could not be read on its way.
 pub fn to_vendor(client: &HeaderMap) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(8);
-    for name in &TO_VENDOR {
-        for value in client.get_all(name) {
+    for (name, value) in client {
+        if may_reach_vendor(name) {
             headers.append(name.clone(), value.clone());
         }
     }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use http::header::{self, HeaderMap};
+use http::header::HeaderMap;
 use whippletree_policies::task::{self, Harness, TaskHints};
 use whippletree_providers::envelope::Envelope;
 
@@ -15,6 +15,8 @@ use crate::exchange::Api;
 
 /// The longest value kept, in bytes.
 const MAX_VALUE: usize = 256;
+/// How much of each message tells conversations apart, beside its length, in bytes.
+const MAX_HASHED: usize = 8 * 1024;
 /// The most tags kept.
 const MAX_TAGS: usize = 32;
 
@@ -31,29 +33,72 @@ pub struct Attribution {
     pub harness: Option<Harness>,
 }
 
+/// What the request's headers say of whose it is. Found in one pass: a look-up by name hashes it, and
+/// two dozen of them cost more than reading the dozen headers that a request has.
+#[derive(Debug, Default)]
+struct Told<'a> {
+    user_agent: Option<&'a str>,
+    task: Option<&'a str>,
+    user: Option<&'a str>,
+    end_user: Option<&'a str>,
+    tags: Option<&'a str>,
+    claude_code_session: Option<&'a str>,
+    codex_thread: Option<&'a str>,
+    codex_session: Option<&'a str>,
+    session: Option<&'a str>,
+    /// Headers by which [`task::harness`] knows a client.
+    marks: Vec<&'a str>,
+}
+
+impl<'a> Told<'a> {
+    fn by(headers: &'a HeaderMap) -> Self {
+        let mut told = Self::default();
+        for (name, value) in headers {
+            let name = name.as_str();
+            let place = match name {
+                "user-agent" => &mut told.user_agent,
+                "x-wt-task" => &mut told.task,
+                "x-wt-user" => &mut told.user,
+                "x-litellm-end-user-id" | "helicone-user-id" => &mut told.end_user,
+                "x-wt-tags" | "x-litellm-tags" => &mut told.tags,
+                "thread-id" => &mut told.codex_thread,
+                "session-id" => &mut told.codex_session,
+                "x-session-id" | "session_id" | "conversation_id" | "helicone-session-id" => {
+                    &mut told.session
+                }
+                "x-claude-code-session-id" => {
+                    told.marks.push(name);
+                    &mut told.claude_code_session
+                }
+                "x-codex-turn-metadata" | "x-codex-window-id" | "x-stainless-lang" => {
+                    told.marks.push(name);
+                    continue;
+                }
+                _ => continue,
+            };
+            if place.is_none() {
+                *place = value.to_str().ok();
+            }
+        }
+        told
+    }
+}
+
 /// Reads the attribution of a request. Only a request that names no session is fingerprinted, which
 /// costs a hash over its first messages.
 pub fn attribute(headers: &HeaderMap, api: Api, envelope: Option<&Envelope>) -> Attribution {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let told = Told::by(headers);
     let field = |name: &str| envelope.and_then(|e| e.text(name));
-    let harness = task::harness(
-        text(header::USER_AGENT.as_str()).unwrap_or_default(),
-        |name| headers.contains_key(name),
-    );
+    let harness = task::harness(told.user_agent.unwrap_or_default(), |name| {
+        told.marks.contains(&name)
+    });
     let metadata = Metadata::read(envelope);
     let cache_key = field("prompt_cache_key");
     let hints = TaskHints {
-        declared: text("x-wt-task"),
-        claude_code_session: text("x-claude-code-session-id"),
-        codex_session: text("thread-id").or_else(|| text("session-id")),
-        session: [
-            "x-session-id",
-            "session_id",
-            "conversation_id",
-            "helicone-session-id",
-        ]
-        .into_iter()
-        .find_map(text),
+        declared: told.task,
+        claude_code_session: told.claude_code_session,
+        codex_session: told.codex_thread.or(told.codex_session),
+        session: told.session,
         metadata_user_id: metadata.user_id.as_deref(),
         metadata_session_id: metadata.session_id.as_deref(),
         prompt_cache_key: cache_key.as_deref(),
@@ -62,19 +107,16 @@ pub fn attribute(headers: &HeaderMap, api: Api, envelope: Option<&Envelope>) -> 
         Some(task) => Some(clip(task)),
         None => envelope.and_then(|e| root(api, e)),
     };
-    let user = text("x-wt-user")
+    let user = told
+        .user
         .map(Cow::Borrowed)
         .or_else(|| field("safety_identifier"))
         .or_else(|| field("user"))
-        .or_else(|| text("x-litellm-end-user-id").map(Cow::Borrowed))
-        .or_else(|| text("helicone-user-id").map(Cow::Borrowed));
+        .or_else(|| told.end_user.map(Cow::Borrowed));
     Attribution {
         user: user.filter(|u| !u.is_empty()).map(|u| clip(&u)),
         task,
-        tags: tags(
-            text("x-wt-tags").or_else(|| text("x-litellm-tags")),
-            metadata.tags,
-        ),
+        tags: tags(told.tags, metadata.tags),
         harness,
     }
 }
@@ -145,19 +187,23 @@ fn root(api: Api, envelope: &Envelope) -> Option<String> {
         Api::Completions | Api::Embeddings | Api::Other => return None,
     };
     let mut hasher = blake3::Hasher::new();
+    let mut add = |bytes: &[u8]| {
+        hasher.update(&bytes.len().to_le_bytes());
+        hasher.update(bytes.get(..MAX_HASHED).unwrap_or(bytes));
+    };
+    let body = envelope.body();
     if let Some(instructions) = envelope.field("instructions") {
-        hasher.update(&envelope.bytes(instructions.value));
+        add(instructions.value.of(body));
     }
     let items = envelope.items(name);
     if items.is_empty() {
-        hasher.update(&envelope.bytes(envelope.field(name)?.value));
+        add(envelope.field(name)?.value.of(body));
     }
     for item in items {
-        let message = envelope.bytes(*item);
-        hasher.update(&message);
+        add(item.of(body));
         let is_user = envelope
             .members(*item)
-            .any(|m| envelope.name(&m) == "role" && m.value.of(envelope.body()) == b"\"user\"");
+            .any(|m| envelope.name(&m) == "role" && m.value.of(body) == b"\"user\"");
         if is_user {
             break;
         }
