@@ -182,6 +182,28 @@ async fn a_script_can_be_changed_while_it_plays() {
 }
 
 #[tokio::test]
+async fn replies_played_first_come_once_and_the_script_goes_on() {
+    let vendor = vendor([
+        Reply::json(200, json!(1)),
+        Reply::json(201, json!(1)),
+        Reply::json(202, json!(1)),
+    ])
+    .await;
+    let call = Call::post("/", "{}");
+    let status = async || call.send(vendor.addr()).await.status;
+    let mut statuses = vec![status().await];
+    let faults = [Reply::json(503, json!(1)), Reply::json(429, json!(1))];
+    vendor.play_first(faults).unwrap();
+    for _ in 0..3 {
+        statuses.push(status().await);
+    }
+    vendor.play_first([Reply::json(500, json!(1))]).unwrap();
+    vendor.play_first([]).unwrap();
+    statuses.push(status().await);
+    assert_eq!(statuses, [200, 503, 429, 201, 202]);
+}
+
+#[tokio::test]
 async fn a_stopped_vendor_refuses_connections() {
     let vendor = vendor([Reply::none(End::Hang)]).await;
     let addr = vendor.addr();

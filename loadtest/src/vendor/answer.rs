@@ -1,7 +1,8 @@
 //! Which reply a request gets.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::{Bytes, BytesMut};
 
@@ -16,6 +17,8 @@ use super::stub;
 pub(super) struct Stage {
     pub(super) record: Record,
     play: RwLock<Arc<Play>>,
+    /// Replies that come before the play goes on.
+    first: Mutex<VecDeque<Ready>>,
 }
 
 #[derive(Debug)]
@@ -58,7 +61,17 @@ impl Stage {
         Ok(Self {
             record: Record::new(recording),
             play: RwLock::new(Arc::new(Play::new(script)?)),
+            first: Mutex::default(),
         })
+    }
+
+    pub(super) fn play_first(&self, replies: Vec<Reply>) -> Result<(), ScriptError> {
+        let ready = replies
+            .into_iter()
+            .map(Ready::new)
+            .collect::<Result<_, _>>()?;
+        *self.first.lock().unwrap_or_else(PoisonError::into_inner) = ready;
+        Ok(())
     }
 
     pub(super) fn set(&self, script: Script) -> Result<(), ScriptError> {
@@ -87,6 +100,12 @@ impl Stage {
 
     /// The next reply; `None` when the script has none at all.
     pub(super) fn pick(&self) -> Option<Picked> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reply) = first.pop_front() {
+            let play = Arc::new(Play::replies(vec![reply]));
+            return Some(Picked { play, index: 0 });
+        }
+        drop(first);
         let play = Arc::clone(&self.play.read().unwrap_or_else(PoisonError::into_inner));
         let index = match &*play {
             Play::Generate(_) => 0,
@@ -111,10 +130,14 @@ impl Play {
             .into_iter()
             .map(Ready::new)
             .collect::<Result<_, _>>()?;
-        Ok(Self::Replies {
+        Ok(Self::replies(replies))
+    }
+
+    fn replies(replies: Vec<Ready>) -> Self {
+        Self::Replies {
             replies,
             next: AtomicUsize::new(0),
-        })
+        }
     }
 }
 

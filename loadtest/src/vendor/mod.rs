@@ -170,6 +170,19 @@ impl Vendor {
         Ok(self.stage.set(script)?)
     }
 
+    /// Gives these replies to the next requests, in place of any that still wait to be given first,
+    /// and then goes on with its script, whose memory stays.
+    ///
+    /// # Errors
+    ///
+    /// [`VendorError::Script`] when a reply cannot be played; nothing is changed.
+    pub fn play_first(
+        &self,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> Result<(), VendorError> {
+        Ok(self.stage.play_first(replies.into_iter().collect())?)
+    }
+
     /// The data of every event that the script's first reply writes.
     pub fn scripted_events(&self) -> Vec<String> {
         let bytes = self.stage.first_body();
