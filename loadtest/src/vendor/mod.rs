@@ -176,10 +176,7 @@ impl Vendor {
     /// # Errors
     ///
     /// [`VendorError::Script`] when a reply cannot be played; nothing is changed.
-    pub fn play_first(
-        &self,
-        replies: impl IntoIterator<Item = Reply>,
-    ) -> Result<(), VendorError> {
+    pub fn play_first(&self, replies: impl IntoIterator<Item = Reply>) -> Result<(), VendorError> {
         Ok(self.stage.play_first(replies.into_iter().collect())?)
     }
 

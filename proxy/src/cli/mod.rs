@@ -6,6 +6,7 @@
 
 mod admin_plane;
 mod check;
+mod demo;
 mod keys;
 mod prices;
 mod serve;
@@ -31,6 +32,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Check),
+    Demo(demo::Demo),
     Keys(keys::Keys),
     Prices(prices::Prices),
     Serve(serve::Serve),
@@ -71,6 +73,7 @@ pub fn run() -> ExitCode {
     };
     let ended = match arguments.command {
         Command::Check(check) => check.run(),
+        Command::Demo(demo) => demo.run(),
         Command::Keys(keys) => keys.run(),
         Command::Prices(prices) => prices.run(),
         Command::Serve(serve) => serve.run(),

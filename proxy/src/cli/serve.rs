@@ -52,7 +52,9 @@ impl Serve {
             let mut stop = Stop::new()?;
             let gateway = Whippletree::start(loaded)?;
             announce(&gateway, &config, &source);
-            until_stopped(&gateway, &mut stop).await;
+            stop.asked().await;
+            tracing::info!("stopping: requests under way are served to their end");
+            wind_down(&gateway, &mut stop).await;
             // Joins threads that have ended, and waits for the database.
             drop(gateway);
             anyhow::Ok(())
@@ -76,9 +78,8 @@ fn announce(gateway: &Whippletree, config: &Config, source: &str) {
     );
 }
 
-async fn until_stopped(gateway: &Whippletree, stop: &mut Stop) {
-    stop.asked().await;
-    tracing::info!("stopping: requests under way are served to their end");
+/// Lets requests under way end, unless a further signal cuts them off.
+pub(super) async fn wind_down(gateway: &Whippletree, stop: &mut Stop) {
     gateway.drain();
     tokio::select! {
         () = gateway.ended() => {}
@@ -91,7 +92,7 @@ async fn until_stopped(gateway: &Whippletree, stop: &mut Stop) {
 }
 
 /// The signals that end the process.
-struct Stop {
+pub(super) struct Stop {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
     #[cfg(unix)]
@@ -100,7 +101,7 @@ struct Stop {
 
 #[cfg(unix)]
 impl Stop {
-    fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -108,7 +109,7 @@ impl Stop {
         })
     }
 
-    async fn asked(&mut self) {
+    pub(super) async fn asked(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -118,11 +119,11 @@ impl Stop {
 
 #[cfg(not(unix))]
 impl Stop {
-    fn new() -> anyhow::Result<Self> {
+    pub(super) fn new() -> anyhow::Result<Self> {
         Ok(Self {})
     }
 
-    async fn asked(&mut self) {
+    pub(super) async fn asked(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
