@@ -70,3 +70,23 @@ fn every_rule_has_a_code_a_name_and_a_whole_page() {
     ];
     assert_eq!(families, BTreeSet::from(all));
 }
+#[test]
+fn every_rule_has_fixtures_that_it_flags_and_that_it_leaves_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lint");
+    for meta in catalogue() {
+        let files: Vec<String> = std::fs::read_dir(root.join(meta.name))
+            .map(|entries| {
+                entries
+                    .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+                    .collect()
+            })
+            .unwrap_or_default();
+        for kind in ["flagged-", "clean-"] {
+            assert!(
+                files.iter().any(|file| file.starts_with(kind)),
+                "{}: no fixture {kind}*.json",
+                meta.name
+            );
+        }
+    }
+}

@@ -14,6 +14,7 @@ pub mod exchange;
 pub mod gateway;
 pub mod keys;
 pub mod limits;
+pub mod lint;
 pub mod pipeline;
 pub mod prices;
 pub mod report;

@@ -62,6 +62,10 @@ pub(crate) struct Alignment {
     pub(crate) shared_bytes: u64,
     /// Bytes of the conversation, system prompt and tools aside, that both have.
     pub(crate) shared_message_bytes: u64,
+    /// Bytes of tools and system prompt that both have, alike ones counted.
+    pub(crate) shared_head_bytes: u64,
+    /// Segments of the conversation that both have.
+    pub(crate) shared_messages: usize,
     /// One past the last segment of the new request that the old one had, in order.
     pub(crate) last_shared: usize,
     /// Segments of the conversation matched after the first edit.
@@ -124,6 +128,9 @@ impl TierAlignment<'_> {
             self.out.shared_bytes += bytes;
             if self.tier == Tier::Messages {
                 self.out.shared_message_bytes += bytes;
+                self.out.shared_messages += 1;
+            } else {
+                self.out.shared_head_bytes += bytes;
             }
         }
         if let Some((_, n)) = kept.last() {
@@ -137,6 +144,19 @@ impl TierAlignment<'_> {
             .edits
             .extend(moved.iter().map(|(n, o)| Edit::Moved { old: *o, new: *n }));
         let gone: Vec<usize> = moved.values().copied().collect();
+        if self.tier == Tier::Tools {
+            // Tools are a set: one that moved and changed is still the tool of that name.
+            let kept_old: Vec<usize> = kept.iter().map(|(o, _)| *o).chain(gone).collect();
+            let kept_new: Vec<usize> = kept
+                .iter()
+                .map(|(_, n)| *n)
+                .chain(moved.keys().copied())
+                .collect();
+            let left: Vec<usize> = old.clone().filter(|at| !kept_old.contains(at)).collect();
+            let came: Vec<usize> = new.clone().filter(|at| !kept_new.contains(at)).collect();
+            self.pair(&left, &came, &old, &new);
+            return;
+        }
         let (mut o, mut n) = (old.start, new.start);
         for (next_o, next_n) in kept.iter().copied() {
             self.gap(o..next_o, n..next_n, &moved, &gone);
@@ -257,28 +277,32 @@ impl TierAlignment<'_> {
     ) {
         let left: Vec<usize> = old.clone().filter(|at| !gone.contains(at)).collect();
         let came: Vec<usize> = new.clone().filter(|at| !moved.contains_key(at)).collect();
+        self.pair(&left, &came, &old, &new);
+    }
+
+    /// What was left out and what came in its place.
+    fn pair(&mut self, left: &[usize], came: &[usize], old: &Range<usize>, new: &Range<usize>) {
         if left.is_empty() && came.is_empty() {
             return;
         }
-        let (replaced, rest_old, rest_new) = self.pair_up(&left, &came);
+        let (replaced, rest_old, rest_new) = self.pair_up(left, came);
         for (o, n) in replaced {
             let alike = self.is_changed(o, n);
             self.share(n, alike);
             self.out.edits.push(Edit::Replaced { old: o, new: n });
         }
         let after = |o: usize| new.start + (o - old.start).min(new.len());
-        self.out
-            .edits
-            .extend(rest_old.into_iter().map(|o| Edit::Removed {
-                old: o,
-                new: after(o),
-            }));
+        let removed = rest_old.into_iter().map(|o| Edit::Removed {
+            old: o,
+            new: after(o),
+        });
+        self.out.edits.extend(removed);
         self.out
             .edits
             .extend(rest_new.into_iter().map(|n| Edit::Inserted { new: n }));
         self.out.gaps.push(Gap {
-            old,
-            new,
+            old: old.clone(),
+            new: new.clone(),
             tier: self.tier,
         });
     }
@@ -319,8 +343,13 @@ impl TierAlignment<'_> {
         let bytes = self.new.get(new).map_or(0, Segment::bytes);
         self.out.last_shared = self.out.last_shared.max(new + 1);
         self.out.shared_bytes += bytes;
-        if self.tier == Tier::Messages && alike {
-            self.out.shared_message_bytes += bytes;
+        match self.tier {
+            Tier::Messages if alike => {
+                self.out.shared_message_bytes += bytes;
+                self.out.shared_messages += 1;
+            }
+            Tier::System | Tier::Tools if alike => self.out.shared_head_bytes += bytes,
+            Tier::Messages | Tier::System | Tier::Tools => {}
         }
     }
 

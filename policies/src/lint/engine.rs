@@ -244,6 +244,7 @@ impl Lint {
     ) -> bool {
         const NEAR_END: usize = 3;
         const TELLING: u64 = 200;
+        const CONVERSATION: usize = 3;
         let Some(conversation) = self.history.conversation(id) else {
             return false;
         };
@@ -268,6 +269,17 @@ impl Lint {
             let new = |edit: &Edit| segments.get(edit.place()).is_some_and(|s| s.tier == tier);
             alignment.edits.iter().any(new) || alignment.gaps.iter().any(|gap| gap.tier == tier)
         };
+        // Two agents may both be greeted with "hi".
+        let head: u64 = segments
+            .iter()
+            .filter(|s| s.tier < Tier::Messages)
+            .map(Segment::bytes)
+            .sum();
+        let same_agent =
+            alignment.shared_head_bytes * 2 >= head || alignment.shared_messages >= CONVERSATION;
+        if !same_agent && !same_task {
+            return false;
+        }
         if !edited(Tier::Messages) && alignment.dropped_tail == 0 {
             return shared > 0 || old == 0;
         }
@@ -422,6 +434,10 @@ impl Lint {
             turn: &turn,
         };
         let mut findings = run(&scene);
+        findings.retain(|finding| registry::looks_across(finding.rule));
+        if turn.lost == Tokens::ZERO {
+            return Vec::new();
+        }
         let Some(family) = self.fleet.family(sibling.family) else {
             return Vec::new();
         };
@@ -589,21 +605,20 @@ fn keep_habits(
 
 /// Gives the divergence's loss to the first finding that points to it, and prices all losses.
 fn charge(findings: &mut [Finding], call: &Call<'_>, turn: &Turn) {
-    let breaks = |finding: &&mut Finding| {
-        finding.scope != Scope::Alone
-            && finding.lost_tokens == Tokens::ZERO
-            && registry::breaks(finding.rule)
-    };
-    if turn.lost > Tokens::ZERO
-        && findings
-            .iter()
-            .all(|finding| finding.lost_tokens == Tokens::ZERO || !registry::breaks(finding.rule))
-        && let Some(first) = findings
-            .iter_mut()
-            .filter(breaks)
-            .min_by_key(|finding| finding.spot.from)
-    {
-        first.lost_tokens = turn.lost;
+    let breaks =
+        |finding: &Finding| finding.scope != Scope::Alone && registry::breaks(finding.rule);
+    // What a misplaced mark lost is no part of what the divergence lost.
+    let others = findings.iter().filter(|finding| !breaks(finding));
+    let elsewhere = others.fold(Tokens::ZERO, |sum, finding| sum.plus(finding.lost_tokens));
+    let charged = findings
+        .iter()
+        .any(|finding| breaks(finding) && finding.lost_tokens > Tokens::ZERO);
+    let first = findings
+        .iter_mut()
+        .filter(|finding| breaks(finding))
+        .min_by_key(|finding| finding.spot.from);
+    if let Some(first) = first.filter(|_| !charged) {
+        first.lost_tokens = turn.lost.minus(elsewhere);
     }
     for finding in findings {
         finding.lost = price(call, finding.lost_tokens, turn.prompt_tokens);

@@ -15,7 +15,7 @@ use core::time::Duration;
 
 use super::fingerprint::Fingerprint;
 use super::habits::Habits;
-use super::prompt::{Call, Kind, Mark, Place, Prompt, Segment, Tier};
+use super::prompt::{Address, Call, Kind, Mark, Place, Prompt, Segment, Tier};
 use super::vendor::{Caching, Entries};
 use crate::time::Instant;
 use crate::units::Tokens;
@@ -53,6 +53,7 @@ pub(crate) struct Known {
     pub(crate) chain: Fingerprint,
     pub(crate) tier: Tier,
     pub(crate) kind: Kind,
+    pub(crate) address: Address,
     pub(crate) bytes: u32,
     pub(crate) mark: Option<Mark>,
     pub(crate) text: Option<Arc<[u8]>>,
@@ -411,6 +412,7 @@ impl History {
                 chain: segment.chain,
                 tier: segment.tier,
                 kind: segment.kind,
+                address: segment.address,
                 bytes: u32::try_from(segment.bytes()).unwrap_or(u32::MAX),
                 mark: segment.mark,
                 text,

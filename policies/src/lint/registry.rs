@@ -100,6 +100,19 @@ pub(crate) fn breaks(meta: &Meta) -> bool {
     }
 }
 
+/// Whether a rule has a say about two conversations that begin alike: about what varies, and about
+/// one thing spelled in two ways. Two agents may well have other tools or another system prompt.
+pub(crate) fn looks_across(meta: &Meta) -> bool {
+    match meta.family {
+        Family::Volatile => meta.name != "volatile-text",
+        Family::Serialisation => !matches!(
+            meta.name,
+            "schema-member" | "changing-tool-set" | "changed-tool" | "changed-answer-schema"
+        ),
+        Family::Fleet | Family::History | Family::Layout => false,
+    }
+}
+
 /// Whether a difference between two conversations is a fault however long they last: names and
 /// spellings, unlike the moment and the ids with which a conversation begins.
 pub(crate) fn tells_across(meta: &Meta) -> bool {

@@ -261,8 +261,14 @@ impl<'s, 'a> Report<'s, 'a> {
                     let spot =
                         spot_in(scene, change, hunk.raw, Some(hunk.offset), sight.is().len());
                     let windows = (
-                        Some(window::around(sight.before, &hunk.before)),
-                        Some(window::around(sight.after, &hunk.after)),
+                        Some(window::around(
+                            sight.before,
+                            &whole(sight.before, &hunk.before),
+                        )),
+                        Some(window::around(
+                            sight.after,
+                            &whole(sight.after, &hunk.after),
+                        )),
                     );
                     self.push(spot, windows, say(&sight));
                 }
@@ -367,7 +373,13 @@ impl<'s, 'a> Report<'s, 'a> {
     /// A finding that points to an edit.
     pub(crate) fn add_at(&mut self, edit: Edit, message: String) {
         let scene = self.scene;
-        let spot = spot_of(scene, edit.place());
+        let mut spot = spot_of(scene, edit.place());
+        if let Edit::Removed { old, .. } = edit
+            && let Some(known) = scene.known(old)
+        {
+            spot.address = Some(known.address);
+            spot.path = known.address.path();
+        }
         let before = match edit {
             Edit::Removed { old, .. } | Edit::Replaced { old, .. } => {
                 scene.old_text(old).map(window::head)
@@ -467,6 +479,31 @@ impl<'s, 'a> Report<'s, 'a> {
             lost_tokens: Tokens::ZERO,
             lost: None,
         });
+    }
+}
+
+/// What a difference is part of: the whole moment, or the word with all that is glued to it.
+fn whole(text: &str, place: &Range<usize>) -> Range<usize> {
+    use super::shape::{time, token};
+    const GLUED: usize = 64;
+    if let Some(moment) = time::moment_at(text, place) {
+        let covers = moment.range.start <= place.start && place.end <= moment.range.end;
+        if covers {
+            return moment.range;
+        }
+    }
+    let stops = |c: char| {
+        c.is_whitespace()
+            || matches!(
+                c,
+                '"' | '\'' | '`' | '<' | '>' | '(' | ')' | '[' | ']' | ',' | ';'
+            )
+    };
+    let wide = token::widen(text, place, |c| !stops(c));
+    if wide.len() <= place.len() + GLUED {
+        wide
+    } else {
+        place.clone()
     }
 }
 

@@ -11,7 +11,9 @@
 
 mod blocks;
 mod marks;
+mod repair;
 
+pub use self::repair::{Repairs, repair};
 use bytes::Bytes;
 use whippletree_policies::lint::{Address, Chain, Fingerprinter, Kind, List, Mark, Prompt, Tier};
 

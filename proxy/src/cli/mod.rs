@@ -8,6 +8,7 @@ mod admin_plane;
 mod check;
 mod demo;
 mod keys;
+mod lint;
 mod prices;
 mod serve;
 mod table;
@@ -34,6 +35,7 @@ enum Command {
     Check(check::Check),
     Demo(demo::Demo),
     Keys(keys::Keys),
+    Lint(lint::Lint),
     Prices(prices::Prices),
     Serve(serve::Serve),
     Usage(usage::Usage),
@@ -75,6 +77,7 @@ pub fn run() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Demo(demo) => demo.run(),
         Command::Keys(keys) => keys.run(),
+        Command::Lint(lint) => lint.run(),
         Command::Prices(prices) => prices.run(),
         Command::Serve(serve) => serve.run(),
         Command::Usage(usage) => usage.run(),

@@ -27,7 +27,7 @@ fn check(report: &mut Report<'_, '_>) {
         report.add(
             0,
             format!(
-                "the reasoning settings changed, {} times so far",
+                "the reasoning settings changed (switch {})",
                 scene.habits.effort_switches
             ),
         );

@@ -42,7 +42,7 @@ fn check(report: &mut Report<'_, '_>) {
         report.add(
             gap.new.start,
             format!(
-                "compacted {} times, {} requests after the time before",
+                "compaction {}, {} requests after the one before",
                 habits.compactions, habits.since_compaction
             ),
         );

@@ -27,7 +27,7 @@ fn check(report: &mut Report<'_, '_>) {
         report.add(
             0,
             format!(
-                "the conversation went on with another model, {} times so far",
+                "the conversation went on with another model (switch {})",
                 scene.habits.model_switches
             ),
         );

@@ -27,7 +27,7 @@ fn check(report: &mut Report<'_, '_>) {
         report.add(
             0,
             format!(
-                "sent with another key than the request before, {} times so far",
+                "sent with another key than the request before (switch {})",
                 scene.habits.key_switches
             ),
         );

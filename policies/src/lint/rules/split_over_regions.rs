@@ -27,7 +27,7 @@ fn check(report: &mut Report<'_, '_>) {
         report.add(
             0,
             format!(
-                "sent to another region or deployment than the request before, {} times so far",
+                "sent to another region or deployment than the request before (switch {})",
                 scene.habits.region_switches
             ),
         );

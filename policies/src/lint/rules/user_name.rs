@@ -36,9 +36,10 @@ fn check(report: &mut Report<'_, '_>) {
     });
 }
 
-const WORDS: [&str; 27] = [
+const WORDS: [&str; 28] = [
     "user",
     "username",
+    "user_name",
     "name",
     "customer",
     "tenant",
@@ -66,14 +67,39 @@ const WORDS: [&str; 27] = [
     "you help",
 ];
 
+/// Words after which a name follows.
+const LEADS: [&str; 14] = [
+    "is", "of", "for", "help", "named", "called", "user", "customer", "tenant", "client",
+    "account", "dear", "with", "company",
+];
+
 fn recognise(sight: &Sight<'_>) -> bool {
-    let short = |text: &str| !text.is_empty() && text.len() <= 64 && !text.contains('\n');
+    let short = |text: &str| !text.is_empty() && text.len() <= 64 && !text.contains(['\n', '_']);
     if !short(sight.is()) || !short(sight.was()) {
         return false;
     }
+    let across = || sight.scope == Scope::Across && proper(sight.is()) && proper(sight.was());
     sight.both(mail).is_some()
-        || (sight.is_called(&WORDS) && names(sight.is()) && names(sight.was()))
-        || (sight.scope == Scope::Across && proper(sight.is()) && proper(sight.was()))
+        || (names(sight.is())
+            && names(sight.was())
+            && (across() || (introduced(sight) && sight.is_called(&WORDS))))
+}
+
+/// Whether the place is one where a value stands: after a colon, a quote, or a word that leads to a
+/// name.
+fn introduced(sight: &Sight<'_>) -> bool {
+    let before = sight
+        .after
+        .get(..sight.hunk.after.start)
+        .unwrap_or_default()
+        .trim_end();
+    let lead = before
+        .rsplit(|c: char| !c.is_alphanumeric())
+        .next()
+        .unwrap_or_default();
+    before.ends_with([
+        ':', '：', '=', '"', '\'', '<', '>', '(', '[', '@', '#', '为', '是',
+    ]) || LEADS.iter().any(|word| lead.eq_ignore_ascii_case(word))
 }
 
 fn mail<'a>(text: &'a str, place: &Range<usize>) -> Option<&'a str> {

@@ -42,12 +42,22 @@ fn timed<'a>(text: &'a str, place: &Range<usize>) -> Option<&'a str> {
 }
 
 fn recognise(sight: &Sight<'_>) -> bool {
-    sight.both(timed).is_some()
+    sight.both(timed).is_some() || appeared(sight).is_some()
 }
 
 fn say(sight: &Sight<'_>) -> String {
+    if let Some(is) = appeared(sight) {
+        return format!("the time {} stands where nothing stood", quoted(is));
+    }
     let (was, is) = sight.both(timed).unwrap_or_default();
     format!("the time {} became {}", quoted(was), quoted(is))
+}
+
+/// A time to the second that was put in between: it is sure to change next time.
+fn appeared<'a>(sight: &Sight<'a>) -> Option<&'a str> {
+    let inserted = sight.was().trim().is_empty() && sight.is().len() <= 80;
+    let moment = moment_at(sight.after, &sight.hunk.after).filter(|moment| moment.seconds)?;
+    sight.after.get(moment.range).filter(|_| inserted)
 }
 
 /// A clock near the top of a system prompt is sure to go on, though nothing is lost yet.
