@@ -143,7 +143,8 @@ fn invite(stage: &Stage, page: &mut Page) -> anyhow::Result<()> {
          -H 'content-type: application/json' -H 'x-wt-task: mine' \\\n     \
          -d '{{\"model\": \"coder\", \"messages\": [{{\"role\": \"user\", \"content\": \"Hello\"}}]}}' -i\n\n   \
          whippletree usage --by task --admin {admin_url}\n\n   \
-         OPENAI_BASE_URL={base_url} OPENAI_API_KEY={key} \\\n     \
+         OPENAI_BASE_URL={base_url} \\\n     \
+         OPENAI_API_KEY={key} \\\n     \
          your-agent --model coder\n"
     ))?;
     page.blank()?;
