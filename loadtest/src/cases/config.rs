@@ -56,7 +56,7 @@ impl Settings {
             price: None,
         };
         settings.set("allow_literal_secrets", true);
-        settings.set("store.path", ":memory:");
+        settings.set("store.path", "whippletree.db");
         settings.set("prices.unknown_model.input", "1.00");
         settings.set("prices.unknown_model.output", "2.00");
         settings.set("prices.unknown_model.per", 1_000_000);

@@ -142,7 +142,7 @@ async fn in_flight(world: &World, faults: &mut Vec<String>) {
     let metrics = world.gateway.ask("/metrics").await.text();
     let flying = metrics
         .lines()
-        .filter(|line| !line.starts_with('#') && line.contains("inflight"));
+        .filter(|line| !line.starts_with('#') && line.contains("in_flight"));
     for line in flying.filter(|line| !line.ends_with(" 0")) {
         faults.push(format!("still in flight: {line}"));
     }

@@ -376,7 +376,7 @@ pub(super) async fn even_balance(run: &mut Run<'_>) -> anyhow::Result<()> {
     let metrics = world.gateway.ask("/metrics").await.text();
     let flying: Vec<&str> = metrics
         .lines()
-        .filter(|line| !line.starts_with('#') && line.contains("inflight"))
+        .filter(|line| !line.starts_with('#') && line.contains("in_flight"))
         .collect();
     let zero = !flying.is_empty() && flying.iter().all(|line| line.ends_with(" 0"));
     run.expect(zero, format!("in-flight metrics at the end: {flying:?}"));
