@@ -158,9 +158,10 @@ pub(super) async fn read(
     if !status.is_success() {
         let bytes = whole(body, MAX_ERROR, &headers).await.unwrap_or_default();
         let now = clock::unix_now();
-        return Err(Setback::said(openai::failure::classify(
-            dialect, status, &headers, &bytes, now,
-        )));
+        let said = openai::failure::classify(dialect, status, &headers, &bytes, now);
+        let mut setback = Setback::said(said);
+        setback.failure.vendor_retry = vendor_retry(&headers);
+        return Err(setback);
     }
     if asked.envelope.stream() && is_event_stream(&headers) {
         let passing = Passing::new(asked.api, dialect, wishes(asked));
@@ -287,6 +288,15 @@ async fn whole(body: UpstreamBody, limit: usize, headers: &HeaderMap) -> Result<
         return upstream::gunzip(&bytes, limit).map_err(|_| Setback::of(Class::MalformedResponse));
     }
     Ok(bytes)
+}
+
+/// The vendor's own word on another try, which beats what its status says.
+fn vendor_retry(vendor: &HeaderMap) -> Option<bool> {
+    match vendor.get(headers::SHOULD_RETRY)?.to_str().ok()? {
+        "true" => Some(true),
+        "false" => Some(false),
+        _ => None,
+    }
 }
 
 fn is_gzip(headers: &HeaderMap) -> bool {
