@@ -230,7 +230,7 @@ fn usage_is_a_table_of_what_the_gateway_in_operation_says() {
         "tenant  requests  cost_usd\nacme          12       1.5\n"
     );
     let head = asked.join().unwrap().to_ascii_lowercase();
-    let path = "get /admin/v1/usage?format=csv&group_by=tenant&user=a%20b http/1.1\r\n";
+    let path = "get /admin/v1/usage?group_by=tenant&user=a%20b&format=csv http/1.1\r\n";
     assert!(head.starts_with(path), "{head}");
     assert!(
         head.contains("authorization: bearer a-token-of-16-bytes\r\n"),

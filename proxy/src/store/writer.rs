@@ -118,6 +118,10 @@ impl Writer {
         drop(intake);
         self.read_back(head);
         self.number = number;
+        if self.group.is_empty() && self.state == State::Writing {
+            // The last of them filled a group, which was committed under the number before.
+            self.committed();
+        }
     }
 
     /// Takes the log's records from our place up to `end`.
