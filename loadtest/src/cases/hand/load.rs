@@ -373,7 +373,19 @@ pub(super) async fn even_balance(run: &mut Run<'_>) -> anyhow::Result<()> {
         format!("the targets got {counts:?}, {even} each wanted"),
     );
     sleep(Duration::from_millis(500)).await;
-    let metrics = world.gateway.ask("/metrics").await.text();
+    let mut metrics = world.gateway.ask("/metrics").await;
+    for _ in 0..10 {
+        if metrics.status == 200 {
+            break;
+        }
+        sleep(Duration::from_millis(200)).await;
+        metrics = world.gateway.ask("/metrics").await;
+    }
+    run.expect(
+        metrics.status == 200,
+        format!("/metrics gave {} and {:?}", metrics.status, metrics.ended),
+    );
+    let metrics = metrics.text();
     let flying: Vec<&str> = metrics
         .lines()
         .filter(|line| !line.starts_with('#') && line.contains("in_flight"))
