@@ -148,13 +148,16 @@ fn had(answer: &Answer, streams: bool) -> Had {
     }
     let seen = Seen::of(answer);
     let told = || {
+        // What matters stands at the end.
+        let text = answer.text();
+        let tail = text.char_indices().rev().nth(400).map_or(0, |(at, _)| at);
+        let tail = text.get(tail..).unwrap_or_default();
         Had::Malformed(format!(
-            "status {}, ended {:?}: {:.300}",
-            answer.status,
-            answer.ended,
-            answer.text()
+            "status {}, ended {:?}: {tail:?}",
+            answer.status, answer.ended
         ))
     };
+
     if answer.ended != Ended::Clean {
         return told();
     }
