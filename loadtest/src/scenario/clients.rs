@@ -17,6 +17,8 @@ use crate::clock;
 
 /// At most so many malformed answers are told.
 const TOLD: usize = 10;
+/// Who leaves sooner may have left before the request was read.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// What all clients together saw.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +27,8 @@ pub(super) struct Tally {
     pub(super) whole: u64,
     pub(super) errors: u64,
     pub(super) left: u64,
+    /// Those of them that left so early that the gateway may never have seen the request.
+    pub(super) left_at_once: u64,
     /// Nanoseconds to the first content of whole streams.
     pub(super) first_content: Vec<u64>,
     /// Answers that were neither whole nor a proper error.
@@ -56,6 +60,7 @@ pub(super) async fn run(scenario: &Scenario, addr: SocketAddr, ends: Instant) ->
         all.whole += part.whole;
         all.errors += part.errors;
         all.left += part.left;
+        all.left_at_once += part.left_at_once;
         all.output_tokens += part.output_tokens;
         all.first_content.extend(part.first_content);
         let room = TOLD.saturating_sub(all.malformed.len());
@@ -98,7 +103,10 @@ impl Plan {
                     tally.note(&answer);
                 }
                 Had::Error => tally.errors += 1,
-                Had::Left => tally.left += 1,
+                Had::Left => {
+                    tally.left += 1;
+                    tally.left_at_once += u64::from(answer.took() < AT_ONCE);
+                }
                 Had::Malformed(how) => tally.malformed.push(format!("request {number}: {how}")),
             }
             tokio::time::sleep(self.pause).await;

@@ -14,7 +14,7 @@ use super::super::case::padded;
 use super::super::run::{Run, mib, send, send_each};
 use super::super::world::{Gateway, World};
 use crate::bench::cpu::peak_bytes;
-use crate::client::{Answer, Call, Ended, Session};
+use crate::client::{Answer, Call, Ended, Session, request_head};
 use crate::clock;
 use crate::vendor::{Recording, Reply, Script};
 
@@ -24,43 +24,21 @@ fn ok_vendor() -> BTreeMap<String, Script> {
     BTreeMap::from([("A".to_owned(), Script::replies([Reply::stub("openai_ok")]))])
 }
 
-async fn warm(world: &World, call: &Call) -> anyhow::Result<()> {
-    for _ in 0..20 {
-        let answer = call.send(world.gateway.addr).await;
-        anyhow::ensure!(
-            answer.status == 200,
-            "warming up gave {}: {}",
-            answer.status,
-            answer.text()
-        );
-    }
-    Ok(())
-}
-
 pub(super) async fn stalled_reader(run: &mut Run<'_>) -> anyhow::Result<()> {
-    let mut scripts = run.case.scripts()?;
-    let flood = scripts.remove("A").unwrap_or_default();
-    let mut replies = vec![Reply::stub("openai_ok"); 20];
-    replies.extend(flood.replies);
-    let scripts = BTreeMap::from([("A".to_owned(), Script::replies(replies))]);
-    let world = run.world_of(scripts, |_| {}).await?;
+    const STALLED: u64 = 8;
+    let world = run.world().await?;
     let call = run.case.call();
-    warm(&world, &call).await?;
-    let before = world.gateway.resident_bytes()?;
-    let mut stream = TcpStream::connect(world.gateway.addr).await?;
-    let head = format!(
-        "POST {} HTTP/1.1\r\nhost: g\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        call.path,
-        call.body.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(&call.body).await?;
-    let mut peak = before;
-    for _ in 0..60 {
-        sleep(Duration::from_millis(100)).await;
-        peak = peak.max(world.gateway.resident_bytes()?);
+    // The first streams bring the process to its working size; these are read for a while.
+    for _ in 0..4 {
+        let call = Call {
+            leave_after_events: Some(5_000),
+            ..call.clone()
+        };
+        call.send(world.gateway.addr).await;
     }
-    let grown = peak.saturating_sub(before);
+    let before = world.gateway.resident_bytes()?;
+    let mut one = stalled(&world, &call).await?;
+    let grown = growth(&world, before).await?;
     run.expect(
         grown <= 8 * MIB,
         format!(
@@ -79,12 +57,44 @@ pub(super) async fn stalled_reader(run: &mut Run<'_>) -> anyhow::Result<()> {
     );
     // It was alive all the time: what was held back comes when the client reads.
     let mut bytes = vec![0; 4096];
-    let read = tokio::time::timeout(Duration::from_secs(5), stream.read(&mut bytes)).await;
+    let read = tokio::time::timeout(Duration::from_secs(5), one.read(&mut bytes)).await;
     run.expect(
         matches!(read, Ok(Ok(count)) if count > 0),
         "nothing came when the client began to read",
     );
+    let before = world.gateway.resident_bytes()?;
+    let mut more = Vec::new();
+    for _ in 0..STALLED {
+        more.push(stalled(&world, &call).await?);
+    }
+    let each = growth(&world, before).await? / STALLED;
+    run.expect(
+        each < MIB,
+        format!(
+            "memory grew by {} KiB for each of {STALLED} more such clients",
+            each / 1024
+        ),
+    );
     Ok(())
+}
+
+/// A client that sends its request and reads nothing.
+async fn stalled(world: &World, call: &Call) -> anyhow::Result<TcpStream> {
+    let mut stream = TcpStream::connect(world.gateway.addr).await?;
+    let head = request_head(&call.path, &[], call.body.len());
+    stream.write_all(head.as_bytes()).await?;
+    stream.write_all(&call.body).await?;
+    Ok(stream)
+}
+
+/// The most that the gateway's memory grows in three seconds.
+async fn growth(world: &World, before: u64) -> anyhow::Result<u64> {
+    let mut peak = before;
+    for _ in 0..60 {
+        sleep(Duration::from_millis(50)).await;
+        peak = peak.max(world.gateway.resident_bytes()?);
+    }
+    Ok(peak.saturating_sub(before))
 }
 
 pub(super) async fn label_values(run: &mut Run<'_>) -> anyhow::Result<()> {
