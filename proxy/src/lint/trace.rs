@@ -6,7 +6,7 @@
 //!   `request.body`, beside what is known of the call (`time`, `model`, `task`, `key`, `region`,
 //!   `target`, `fallback`; a recorder's line has them in `exchange`);
 //! - a recorded session: `{"kind": "requests", "requests": [{"body": …}]}`;
-//! - a session log of a harness, see [`session`](super::session).
+//! - a session log of a harness, see [`session`].
 //!
 //! Bodies keep their bytes: white space and key order are what the linter looks at.
 
