@@ -106,6 +106,7 @@ mod tests {
         Arc::new(Tenant {
             id: "acme".into(),
             time_zone: jiff::tz::TimeZone::UTC,
+            runaway: true,
             routes: Vec::new(),
             limits: Limits {
                 requests_per_minute: NonZeroU32::new(rate),

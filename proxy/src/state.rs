@@ -17,6 +17,7 @@ use whippletree_policies::route::health::{
     Admission, Ask, Barred, Change, Fleet, Health, HealthPolicy, Pass, Standing,
 };
 use whippletree_policies::route::plan::{Candidate, Choice, Plan};
+use whippletree_policies::task::runaway::{Ended, Look, Runaway, RunawayPolicy, Tasks};
 use whippletree_policies::time::Instant;
 
 use crate::clock;
@@ -31,6 +32,7 @@ pub struct State {
     fleet: Mutex<Fleet>,
     tenants: Mutex<BTreeMap<TenantId, RetryBudget>>,
     in_flight: DashMap<TargetId, Arc<AtomicU32>>,
+    tasks: Mutex<Tasks>,
 }
 
 /// One call in flight to a target; dropped when it ends, however it ends.
@@ -85,6 +87,24 @@ impl State {
     pub fn note(&self, target: &TargetId, key: KeyIndex, outcome: &Outcome) {
         let mut fleet = lock(&self.fleet);
         Logged(&mut fleet).report(target, key, Pass::default(), outcome, clock::now());
+    }
+
+    /// Counts a request of a task, unique over tenants.
+    ///
+    /// # Errors
+    /// Why the task is stopped.
+    pub fn admit_task(
+        &self,
+        task: &str,
+        look: Look,
+        policy: &RunawayPolicy,
+    ) -> Result<(), Runaway> {
+        lock(&self.tasks).admit(task, look, policy, clock::now())
+    }
+
+    /// A request of a task has ended.
+    pub fn task_ended(&self, task: &str, ended: Ended) {
+        lock(&self.tasks).end(task, ended, clock::now());
     }
 
     /// Counts a call to `target` until the guard is dropped.

@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
 use serde::Serialize;
-use whippletree_policies::ids::{ProviderId, RequestId, TargetId};
+use whippletree_policies::ids::{ProviderId, RequestId, RouteId, TargetId};
 use whippletree_policies::outcome::Class;
+use whippletree_policies::task::runaway::Runaway;
 
 use super::body::Body;
 use super::headers;
@@ -98,6 +99,13 @@ pub enum Rejection {
     RouteForbidden {
         /// What was asked for.
         model: String,
+    },
+    /// The agent run goes on without getting anywhere, and is stopped.
+    RunawayTask {
+        /// Whose limit it is.
+        route: RouteId,
+        /// Which limit, and why.
+        runaway: Runaway,
     },
     /// Every connection that a provider may have is in use.
     Saturated {
@@ -190,7 +198,7 @@ impl Rejection {
             Self::KeyReused => 422,
             Self::MethodNotAllowed { .. } => 405,
             Self::NoProvider | Self::UnknownPath | Self::UnknownModel { .. } => 404,
-            Self::RateLimited { .. } => 429,
+            Self::RateLimited { .. } | Self::RunawayTask { .. } => 429,
             Self::RouteForbidden { .. } => 403,
             Self::Unauthenticated => 401,
         };
@@ -215,6 +223,7 @@ impl Rejection {
             Self::PathUnsafe => "path_unsafe",
             Self::RateLimited { .. } => "gateway_rate_limited",
             Self::RouteForbidden { .. } => "route_forbidden",
+            Self::RunawayTask { .. } => "runaway_task",
             Self::Saturated { .. } => "pool_saturated",
             Self::Unauthenticated => "unauthenticated",
             Self::UnsupportedApi { .. } => "unsupported_api",
@@ -248,7 +257,8 @@ impl Rejection {
                 class: Class::RateLimited,
                 ..
             }
-            | Self::RateLimited { .. } => "rate_limit_error",
+            | Self::RateLimited { .. }
+            | Self::RunawayTask { .. } => "rate_limit_error",
             Self::Busy | Self::Draining | Self::Saturated { .. } => "service_unavailable_error",
             Self::Internal => "server_error",
             Self::RouteForbidden { .. } => "permission_error",
@@ -352,6 +362,11 @@ impl Rejection {
             Self::RouteForbidden { model } => {
                 format!("this key's tenant may not use {model:?}; ask whoever runs the gateway")
             }
+            Self::RunawayTask { route, runaway } => format!(
+                "{runaway}, so it is stopped: {}; the limit is routes.{route}.runaway.{}",
+                way_out(*runaway),
+                runaway.limit()
+            ),
             Self::Saturated { provider } => format!(
                 "all connections to provider {provider} are in use; try again, or raise \
                  providers.{provider}.pool.max_connections"
@@ -451,6 +466,19 @@ impl Rejection {
         };
         map.insert(headers::SHOULD_RETRY, HeaderValue::from_static(answer));
         response
+    }
+}
+
+/// What a stopped agent, or its owner, can do.
+const fn way_out(runaway: Runaway) -> &'static str {
+    match runaway {
+        Runaway::FailuresInARow(_) => {
+            "one request may try again half a minute after the last failure"
+        }
+        Runaway::IdenticalRequests(_) | Runaway::IdenticalToolCalls(_) => {
+            "another request is served"
+        }
+        Runaway::RequestsPerTask(_) => "begin a new task",
     }
 }
 

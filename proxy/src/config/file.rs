@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 pub use prices::{PriceTable, PricesTable, Refuse, TargetTable, TierTable, UnknownModelEntry};
 pub use providers::{ApiName, PoolTable, ProviderTable, TimeoutsTable};
 pub use routes::{
-    BreakerTable, RetryBudgetTable, RetryTable, RouteTable, RoutingTable, TargetEntry,
-    WeightedTarget,
+    BreakerTable, RetryBudgetTable, RetryTable, RouteTable, RoutingTable, RunawayTable,
+    TargetEntry, WeightedTarget,
 };
 
 use super::secret::SecretSource;
@@ -186,7 +186,7 @@ impl Default for StoreTable {
 }
 
 /// A paying party.
-#[derive(Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantTable {
     /// An IANA time zone, for the tenant's calendar days and months.
@@ -196,8 +196,23 @@ pub struct TenantTable {
     pub routes: Option<Vec<String>>,
     /// Rates and concurrency.
     pub limits: LimitsTable,
+    /// Agent runs that get nowhere are stopped, by the limits of their route. Switch it off for a
+    /// tenant whose agents have to ask the same thing again and again.
+    pub runaway: bool,
     /// Virtual keys. `whippletree keys new TENANT NAME` makes one.
     pub keys: Vec<KeyTable>,
+}
+
+impl Default for TenantTable {
+    fn default() -> Self {
+        Self {
+            time_zone: ZoneEntry::default(),
+            routes: None,
+            limits: LimitsTable::default(),
+            runaway: true,
+            keys: Vec::new(),
+        }
+    }
 }
 
 /// An IANA time zone.

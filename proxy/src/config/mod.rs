@@ -22,6 +22,7 @@ pub mod view;
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use whippletree_policies::ids::{KeyId, ProviderId, RouteId, TargetId, TenantId};
+use whippletree_policies::task::runaway::RunawayPolicy;
 use whippletree_policies::units::Tokens;
 
 /// The whole configuration.
@@ -297,6 +299,8 @@ pub struct RouteDefaults {
     pub retry: Retry,
     /// When a target is left alone.
     pub breaker: BreakerSettings,
+    /// When an agent run is stopped. Default 5, 8 and 500.
+    pub runaway: RunawayPolicy,
 }
 
 impl Default for RouteDefaults {
@@ -311,6 +315,11 @@ impl Default for RouteDefaults {
             client_retry: ClientRetry::Suppress,
             retry: Retry::default(),
             breaker: BreakerSettings::default(),
+            runaway: RunawayPolicy {
+                identical_requests: NonZeroU32::new(5),
+                failures_in_a_row: NonZeroU32::new(8),
+                requests_per_task: NonZeroU32::new(500),
+            },
         }
     }
 }
@@ -450,15 +459,17 @@ pub struct Tenant {
     pub routes: Vec<String>,
     /// Rates and concurrency.
     pub limits: Limits,
+    /// Whether its agent runs may be stopped.
+    pub runaway: bool,
 }
 
 /// Rates and concurrency; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     /// Requests in a minute.
-    pub requests_per_minute: Option<std::num::NonZeroU32>,
+    pub requests_per_minute: Option<NonZeroU32>,
     /// Requests at once.
-    pub concurrent: Option<std::num::NonZeroU32>,
+    pub concurrent: Option<NonZeroU32>,
 }
 
 /// A virtual key.

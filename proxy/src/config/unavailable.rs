@@ -22,14 +22,13 @@ enum Holds {
     EmptyArray,
 }
 
-const UNAVAILABLE: [(&str, Refused); 14] = [
+const UNAVAILABLE: [(&str, Refused); 13] = [
     ("alerts", Refused::Key),
     ("prices.catalogue", Refused::Key),
     ("recorder", Refused::Key),
     ("routes.*.evidence", Refused::Key),
     ("routes.*.fallback", Refused::Unless(Holds::EmptyArray)),
     ("routes.*.prefix", Refused::Key),
-    ("routes.*.runaway", Refused::Key),
     ("store.on_failure", Refused::Key),
     ("store.postgres", Refused::Key),
     ("store.redis", Refused::Key),

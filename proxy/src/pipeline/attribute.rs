@@ -27,6 +27,8 @@ pub struct Attribution {
     pub user: Option<String>,
     /// The agent run.
     pub task: Option<String>,
+    /// The run is named by a header or a session field, not guessed from the conversation.
+    pub names_task: bool,
     /// Free labels.
     pub tags: BTreeMap<String, String>,
     /// The client program.
@@ -103,6 +105,11 @@ pub fn attribute(headers: &HeaderMap, api: Api, envelope: Option<&Envelope>) -> 
         metadata_session_id: metadata.session_id.as_deref(),
         prompt_cache_key: cache_key.as_deref(),
     };
+    let named = TaskHints {
+        prompt_cache_key: None,
+        ..hints
+    };
+    let names_task = task::declared(&named).is_some();
     let task = match task::declared(&hints) {
         Some(task) => Some(clip(task)),
         None => envelope.and_then(|e| root(api, e)),
@@ -116,6 +123,7 @@ pub fn attribute(headers: &HeaderMap, api: Api, envelope: Option<&Envelope>) -> 
     Attribution {
         user: user.filter(|u| !u.is_empty()).map(|u| clip(&u)),
         task,
+        names_task,
         tags: tags(told.tags, metadata.tags),
         harness,
     }

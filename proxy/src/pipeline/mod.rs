@@ -22,6 +22,7 @@ pub mod plan;
 mod recording;
 pub mod relay;
 pub mod run;
+pub mod runaway;
 pub mod settle;
 pub mod share;
 pub mod stream;
@@ -198,6 +199,7 @@ impl Call {
         let envelope = Envelope::parse(received.bytes.clone()).map_err(invalid_body)?;
         let attribution = attribute(&self.head.headers, api, Some(&envelope));
         let harness = attribution.harness;
+        let task = attribution.task.clone().filter(|_| attribution.names_task);
         settlement.request(attribution, envelope.stream(), received.bytes.len() as u64);
         settlement.hold(self.gateway.limiters.admit(caller.tenant())?);
         let model = envelope.model().ok_or(Rejection::InvalidBody {
@@ -222,6 +224,7 @@ impl Call {
             plan,
             since: settlement.started(),
             left: None,
+            task,
             _received: received,
         })))
     }

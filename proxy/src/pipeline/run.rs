@@ -25,7 +25,7 @@ use super::relay::Relay;
 use super::settle::Settlement;
 use super::share::{DRAIN_BYTES, Place, Share};
 use super::twin::{self, Found, Joined};
-use super::{Call, deliver, turn_away};
+use super::{Call, deliver, runaway, turn_away};
 use crate::api::body::Body;
 use crate::config::Commit;
 use crate::server::{self, Received};
@@ -44,6 +44,8 @@ pub(crate) struct Prepared {
     pub(crate) since: Instant,
     /// What an earlier call for the same request has left of its attempts.
     pub(crate) left: Option<u32>,
+    /// The agent run, where a header or a session field names it.
+    pub(crate) task: Option<String>,
     /// Keeps the body's place in memory.
     pub(crate) _received: Received,
 }
@@ -69,6 +71,10 @@ pub(super) async fn ask(
             }
         }
     };
+    match runaway::admit(&call, &prepared) {
+        Ok(watched) => settlement.watch(watched),
+        Err(rejection) => return turn_away(&rejection, &mut settlement),
+    }
     settlement.shares(share.clone());
     let settings = &prepared.plan.route.settings;
     let holds = settings.commit == Commit::Complete && prepared.envelope.stream();

@@ -19,6 +19,7 @@ use whippletree_policies::usage::Usage;
 
 use super::attribute::Attribution;
 use super::authenticate::{Caller, DEFAULT_TENANT};
+use super::runaway::Watched;
 use super::share::Share;
 use crate::clock;
 use crate::exchange::{Api, Attempt, Dialect, End, Exchange, Millis, Repeated};
@@ -46,6 +47,8 @@ pub struct Settlement {
     fallback: bool,
     /// With which of the provider's keys.
     key: KeyIndex,
+    /// Its task is watched.
+    watched: Option<Watched>,
     /// Others may have a share in the call.
     share: Option<Arc<Share>>,
     id: RequestId,
@@ -139,6 +142,7 @@ impl Settlement {
             target: None,
             fallback: false,
             key: KeyIndex::default(),
+            watched: None,
             share: None,
             id,
             ended: Vec::new(),
@@ -173,6 +177,11 @@ impl Settlement {
     /// When the request's head had been read.
     pub const fn started(&self) -> Instant {
         self.started
+    }
+
+    /// Its task is watched from now on.
+    pub(super) fn watch(&mut self, watched: Option<Watched>) {
+        self.watched = watched;
     }
 
     /// Others may have a share in the call from now on.
@@ -418,6 +427,9 @@ impl Settlement {
         let Some(mut exchange) = self.exchange.take() else {
             return;
         };
+        if let Some(watched) = self.watched.take() {
+            watched.end(end);
+        }
         // The client has left, and the call went on without it.
         let gone = self
             .share

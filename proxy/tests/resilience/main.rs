@@ -11,5 +11,6 @@ mod amplification;
 mod disconnect;
 mod held;
 mod resume;
+mod runaway;
 mod twins;
 mod world;

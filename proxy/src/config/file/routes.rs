@@ -1,5 +1,6 @@
 //! `[routing]` and `[routes]`: from names to targets.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -73,6 +74,10 @@ pub struct RouteTable {
     /// When a target is left alone.
     #[serde(default)]
     pub breaker: BreakerTable,
+    /// When an agent run that gets nowhere is stopped. Only runs that a header or a session field of
+    /// the request names are watched.
+    #[serde(default)]
+    pub runaway: RunawayTable,
 }
 
 impl RouteTable {
@@ -214,6 +219,30 @@ impl Default for BreakerTable {
             window: Written(breaker.window),
             min_requests: breaker.min_requests,
             open_for: Written(breaker.open_for),
+        }
+    }
+}
+
+/// When an agent run that gets nowhere is stopped, with 429 `runaway_task`. 0 is no limit.
+#[derive(Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct RunawayTable {
+    /// The same request, or the same tool call with the same result, among the run's last 32.
+    pub identical_requests: u32,
+    /// Failed requests in a row. One more may try half a minute after the last.
+    pub failures_in_a_row: u32,
+    /// Requests in all, until the run has been silent for an hour. Raise it for sessions of days.
+    pub requests_per_task: u32,
+}
+
+impl Default for RunawayTable {
+    fn default() -> Self {
+        let policy = RouteDefaults::default().runaway;
+        let number = |limit: Option<NonZeroU32>| limit.map_or(0, NonZeroU32::get);
+        Self {
+            identical_requests: number(policy.identical_requests),
+            failures_in_a_row: number(policy.failures_in_a_row),
+            requests_per_task: number(policy.requests_per_task),
         }
     }
 }

@@ -1,16 +1,19 @@
 //! Routes, their targets, and the prices of targets.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use whippletree_policies::cost::PriceCard;
 use whippletree_policies::ids::{ProviderId, RouteId, TargetId};
+use whippletree_policies::task::runaway::RunawayPolicy;
 use whippletree_policies::units::Tokens;
 
 use super::{Resolver, Shared, Slash};
 use crate::config::fault::Path;
 use crate::config::file::{
-    BreakerTable, PriceTable, RetryTable, RouteTable, TargetEntry, TargetTable, UnknownModelEntry,
+    BreakerTable, PriceTable, RetryTable, RouteTable, RunawayTable, TargetEntry, TargetTable,
+    UnknownModelEntry,
 };
 use crate::config::{
     BreakerSettings, Provider, Retry, Route, RouteDefaults, RouteTarget, TargetSettings,
@@ -103,6 +106,7 @@ impl Resolver<'_> {
             client_retry: table.client_retry,
             retry: self.retry(&at.key("retry"), &table.retry),
             breaker: breaker(&table.breaker),
+            runaway: runaway(&table.runaway),
         }
     }
 
@@ -173,6 +177,14 @@ impl Resolver<'_> {
                 self.value_fault(at, format!("`{at}`: {error}"));
             })
             .ok()
+    }
+}
+
+fn runaway(table: &RunawayTable) -> RunawayPolicy {
+    RunawayPolicy {
+        identical_requests: NonZeroU32::new(table.identical_requests),
+        failures_in_a_row: NonZeroU32::new(table.failures_in_a_row),
+        requests_per_task: NonZeroU32::new(table.requests_per_task),
     }
 }
 

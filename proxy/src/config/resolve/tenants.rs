@@ -32,6 +32,7 @@ impl Resolver<'_> {
                     requests_per_minute: table.limits.requests_per_minute,
                     concurrent: table.limits.concurrent,
                 },
+                runaway: table.runaway,
             };
             tenants.insert(tenant.id.clone(), Arc::new(tenant));
         }
