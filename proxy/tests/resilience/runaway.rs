@@ -30,8 +30,13 @@ async fn the_same_request_over_and_over_is_stopped_and_another_passes() {
     assert_eq!(world.send(&of_task(ask("other"), "t")).await.status, 200);
     assert_eq!(world.send(&of_task(ask("q"), "u")).await.status, 200);
     let records = world.exchanges(6).await;
-    assert_eq!(records[3]["outcome"], "refused");
-    assert_eq!(records[3]["error"], "runaway_task");
+    // Requests of one millisecond are in no order.
+    let refused: Vec<_> = records
+        .iter()
+        .filter(|r| r["outcome"] == "refused")
+        .collect();
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0]["error"], "runaway_task");
 }
 
 #[tokio::test]
