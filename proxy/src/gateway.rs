@@ -126,7 +126,7 @@ impl Gateway {
 
 impl Snapshot {
     /// Pools of providers that did not change are kept, so that a reload closes no connection.
-    fn new(config: Arc<Config>, before: Option<&Snapshot>) -> Result<Self, TlsError> {
+    pub(crate) fn new(config: Arc<Config>, before: Option<&Snapshot>) -> Result<Self, TlsError> {
         let mut pools = HashMap::new();
         for provider in config.providers.values() {
             let pool = match before.and_then(|b| b.kept_pool(provider)) {

@@ -11,6 +11,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod exchange;
+pub mod explain;
 pub mod gateway;
 pub mod keys;
 pub mod limits;

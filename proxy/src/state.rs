@@ -141,7 +141,7 @@ impl State {
 }
 
 /// The configuration has been checked, so the defaults are not met.
-fn health_policy(settings: &RouteDefaults) -> HealthPolicy {
+pub(crate) fn health_policy(settings: &RouteDefaults) -> HealthPolicy {
     let b = &settings.breaker;
     let breaker = BreakerPolicy::new(b.failure_ratio, b.window, b.min_requests, b.open_for);
     let budget = RetryBudgetPolicy::new(

@@ -312,7 +312,8 @@ impl Rejection {
         }
     }
 
-    fn message(&self) -> String {
+    /// What happened and what to do about it.
+    pub(crate) fn message(&self) -> String {
         match self {
             Self::Vendor { message, .. } => message.clone(),
             Self::Failed { class, target, .. } => failed_message(*class, target.as_ref()),

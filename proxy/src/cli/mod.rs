@@ -7,6 +7,7 @@
 mod admin_plane;
 mod check;
 mod demo;
+mod explain;
 mod keys;
 mod lint;
 mod prices;
@@ -34,6 +35,7 @@ struct Arguments {
 enum Command {
     Check(check::Check),
     Demo(demo::Demo),
+    Explain(explain::Explain),
     Keys(keys::Keys),
     Lint(lint::Lint),
     Prices(prices::Prices),
@@ -76,6 +78,7 @@ pub fn run() -> ExitCode {
     let ended = match arguments.command {
         Command::Check(check) => check.run(),
         Command::Demo(demo) => demo.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Keys(keys) => keys.run(),
         Command::Lint(lint) => lint.run(),
         Command::Prices(prices) => prices.run(),

@@ -24,7 +24,7 @@ use super::{Call, encode, relay, twin};
 use crate::api::headers;
 use crate::api::rejection::Rejection;
 use crate::clock;
-use crate::config::{Ambiguous, Provider, Retry};
+use crate::config::{Ambiguous, Config, Provider, Retry};
 use crate::state::State;
 use crate::upstream::{Call as Outbound, UpstreamBody};
 
@@ -229,7 +229,7 @@ fn attempts(call: &Call, asked: Asked<'_>) -> Attempts {
     let candidates = plan
         .targets
         .iter()
-        .map(|planned| candidate(call, planned))
+        .map(|planned| candidate(&call.snapshot.config, planned))
         .collect();
     let ordered = call.gateway.state.plan(candidates, Choice::LeastInFlight);
     let used = asked
@@ -251,9 +251,9 @@ pub(crate) fn retry_policy(retry: &Retry) -> RetryPolicy {
         })
 }
 
-fn candidate(call: &Call, planned: &Planned) -> Candidate {
+pub(crate) fn candidate(config: &Config, planned: &Planned) -> Candidate {
     let target = &planned.target;
-    let settings = call.snapshot.config.targets.get(&target.id);
+    let settings = config.targets.get(&target.id);
     Candidate {
         target: target.id.clone(),
         rank: target.rank,

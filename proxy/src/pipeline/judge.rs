@@ -33,9 +33,9 @@ const MAX_HELD_BYTES: usize = 256 * 1024;
 
 /// Why one attempt brought no answer, with what the client may be told of it.
 #[derive(Debug)]
-pub(super) struct Setback {
+pub(crate) struct Setback {
     /// For the machine.
-    pub(super) failure: Failure,
+    pub(crate) failure: Failure,
     /// The vendor's own words.
     pub(super) words: Option<VendorWords>,
     saturated: bool,
@@ -67,7 +67,8 @@ impl Setback {
             .map_or_else(|| Self::of(class), Self::said)
     }
 
-    fn said(said: failure::Failure) -> Self {
+    /// A failure that the vendor explained.
+    pub(crate) fn said(said: failure::Failure) -> Self {
         let mut failure = Failure::new(said.class, Sent::Answered);
         failure.status = said.status;
         failure.wait_hint = said.wait;
@@ -291,7 +292,7 @@ async fn whole(body: UpstreamBody, limit: usize, headers: &HeaderMap) -> Result<
 }
 
 /// The vendor's own word on another try, which beats what its status says.
-fn vendor_retry(vendor: &HeaderMap) -> Option<bool> {
+pub(crate) fn vendor_retry(vendor: &HeaderMap) -> Option<bool> {
     match vendor.get(headers::SHOULD_RETRY)?.to_str().ok()? {
         "true" => Some(true),
         "false" => Some(false),

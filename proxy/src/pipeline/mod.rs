@@ -12,12 +12,12 @@
 //!                └─ settle, record          before the last byte, or when the body is dropped
 //! ```
 
-mod attempt;
+pub(crate) mod attempt;
 pub mod attribute;
 pub mod authenticate;
 pub mod early;
 mod encode;
-mod judge;
+pub(crate) mod judge;
 pub mod plan;
 mod recording;
 pub mod relay;
