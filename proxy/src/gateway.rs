@@ -75,7 +75,7 @@ impl Gateway {
         metrics: Arc<Metrics>,
     ) -> Result<Self, TlsError> {
         let inflight_bytes = InflightBytes::new(config.server.max_inflight_bytes);
-        let state = State::default();
+        let state = State::new(Arc::clone(&metrics));
         state.configure(&config);
         Ok(Self {
             snapshot: ArcSwap::from_pointee(Snapshot::new(config, None)?),

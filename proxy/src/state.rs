@@ -22,13 +22,15 @@ use whippletree_policies::time::Instant;
 
 use crate::clock;
 use crate::config::{Config, RouteDefaults};
+use crate::telemetry::metrics::Metrics;
 
 /// Tenants whose retry budgets are remembered; an idle budget is forgotten first.
 const MOST_TENANTS: usize = 4096;
 
 /// What requests know of each other.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct State {
+    metrics: Arc<Metrics>,
     fleet: Mutex<Fleet>,
     tenants: Mutex<BTreeMap<TenantId, RetryBudget>>,
     in_flight: DashMap<TargetId, Arc<AtomicU32>>,
@@ -46,6 +48,17 @@ impl Drop for InFlight {
 }
 
 impl State {
+    /// Nothing is known yet.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            fleet: Mutex::default(),
+            tenants: Mutex::default(),
+            in_flight: DashMap::new(),
+            tasks: Mutex::default(),
+        }
+    }
+
     /// Sets how the targets of a configuration are judged; what is known of their health stays.
     pub fn configure(&self, config: &Config) {
         let mut fleet = lock(&self.fleet);
@@ -77,7 +90,7 @@ impl State {
         let mut context = Context {
             now,
             rng: &mut rand::rng(),
-            health: &mut Logged(&mut fleet),
+            health: &mut Logged(&mut fleet, &self.metrics),
             tenant: Some(budget),
         };
         attempts.advance(event, &mut context)
@@ -86,7 +99,13 @@ impl State {
     /// Takes in what became of a call after its attempt was taken for a success.
     pub fn note(&self, target: &TargetId, key: KeyIndex, outcome: &Outcome) {
         let mut fleet = lock(&self.fleet);
-        Logged(&mut fleet).report(target, key, Pass::default(), outcome, clock::now());
+        Logged(&mut fleet, &self.metrics).report(
+            target,
+            key,
+            Pass::default(),
+            outcome,
+            clock::now(),
+        );
     }
 
     /// Counts a request of a task, unique over tenants.
@@ -160,8 +179,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A fleet whose changes are logged.
-struct Logged<'a>(&'a mut Fleet);
+/// A fleet whose changes are logged and counted.
+struct Logged<'a>(&'a mut Fleet, &'a Metrics);
 
 impl Health for Logged<'_> {
     fn admission(&self, target: &TargetId, key: KeyIndex, now: Instant) -> Admission {
@@ -186,7 +205,23 @@ impl Health for Logged<'_> {
     ) {
         for change in self.0.note(target, key, pass, outcome, now) {
             log(target, &change, now);
+            self.1.breaker_changed(target, name(&change));
         }
+    }
+}
+
+/// The name of a change in metrics.
+const fn name(change: &Change) -> &'static str {
+    match change {
+        Change::KeyClosed(_) => "key_closed",
+        Change::KeyCooling(..) => "key_cooling",
+        Change::KeyLocked(..) => "key_locked",
+        Change::KeyOpened(..) => "key_opened",
+        Change::KeyUnlocked(_) => "key_unlocked",
+        Change::TargetClosed => "closed",
+        Change::TargetOpened(_) => "opened",
+        Change::TargetRestored => "restored",
+        Change::TargetShut(_) => "shut",
     }
 }
 

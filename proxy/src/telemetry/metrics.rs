@@ -13,7 +13,7 @@ use prometheus::{
     CounterVec, Gauge, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
     Registry, TextEncoder,
 };
-use whippletree_policies::ids::{ProviderId, RouteId};
+use whippletree_policies::ids::{ProviderId, RouteId, TargetId};
 use whippletree_policies::outcome::Class;
 use whippletree_policies::route::breaker::BreakerState;
 use whippletree_policies::route::health::Standing;
@@ -55,6 +55,7 @@ pub struct Metrics {
     fallbacks: IntCounterVec,
     unclassified: IntCounterVec,
     breaker: IntGaugeVec,
+    breaker_changes: IntCounterVec,
 
     tokens: IntCounterVec,
     cache_read: IntCounterVec,
@@ -123,6 +124,7 @@ impl Metrics {
             retries: new.int_counters("retries_total", "Attempts at the target that had just failed, by the class of that failure.", &["route", "class"])?,
             fallbacks: new.int_counters("fallbacks_total", "Attempts at another target than the one that had just failed.", &["from", "to"])?,
             unclassified: new.int_counters("unclassified_failures_total", "Failures that no rule knows: a vendor has a new way to fail.", &["target"])?,
+            breaker_changes: new.int_counters("breaker_changes_total", "Changes of what stands in the way of a target or of one of its keys.", &["target", "change"])?,
             breaker: new.int_gauges("breaker_state", "0 closed, 1 half-open, 2 open, or shut because its model or key is refused.", &["target"])?,
 
             tokens: new.int_counters("tokens_total", "Tokens by kind; cache_read and cache_write are parts of input, reasoning of output.", &["tenant", "route", "target", "kind"])?,
@@ -188,6 +190,14 @@ connections_accepted: new.int_counter("client_connections_total", "Connections t
     /// A client's request has ended, however.
     pub fn request_ended(&self) {
         self.in_flight.dec();
+    }
+
+    /// Something now stands in the way of a target or of one of its keys, or no longer does.
+    pub fn breaker_changed(&self, target: &TargetId, change: &str) {
+        let cached = self.labels.load();
+        let label = cached.labels.target(target.as_str());
+        let names = [cached.labels.targets.name(label), change];
+        self.breaker_changes.with_label_values(&names).inc();
     }
 
     /// An attempt's cost did not fit.

@@ -9,6 +9,7 @@
 
 mod amplification;
 mod disconnect;
+mod health;
 mod held;
 mod resume;
 mod runaway;
