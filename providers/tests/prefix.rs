@@ -15,7 +15,7 @@ mod faults;
 mod run;
 
 use conversation::{Conversation, Form, load};
-use run::{OFFLINE, Run, loud, tell};
+use run::{Bounds, OFFLINE, Run, loud, tell};
 use serde_json::json;
 
 const FILES: [&str; 4] = [
@@ -108,6 +108,56 @@ fn a_constant_date_and_a_constant_id_are_silent() {
     assert_silent(&all, "a constant date and id");
 }
 
+#[test]
+fn what_closes_each_request_and_is_not_kept_is_silent() {
+    let mut reminded = stable();
+    let mut told = reminded.clone();
+    for conversation in &mut reminded {
+        for request in &mut conversation.requests {
+            let reminder = "Remember: run the tests before you say that you are done.";
+            request
+                .messages
+                .push(json!({"role": "user", "content": reminder}));
+        }
+    }
+    assert_silent(&reminded, "a reminder at the end");
+    for conversation in &mut told {
+        for (at, request) in conversation.requests.iter_mut().enumerate() {
+            let status = format!(
+                "Status at step {at}: {} files open, 10:{:02} on the clock.",
+                at % 3,
+                at % 60
+            );
+            request
+                .messages
+                .push(json!({"role": "user", "content": status}));
+        }
+    }
+    assert_silent(&told, "a status at the end");
+}
+
+#[test]
+fn other_samples_of_one_task_are_silent() {
+    let mut all = stable();
+    // Each conversation once more, in step with the first: the same task and first answers, then
+    // other ones to which the tools say the same.
+    let mut again = all.clone();
+    for conversation in &mut again {
+        for request in &mut conversation.requests {
+            for (at, message) in request.messages.iter_mut().enumerate().skip(2) {
+                if message["role"] == "assistant" && message["content"].is_string() {
+                    let other = format!(
+                        "Another way to step {at}: let me look at this from the other side."
+                    );
+                    message["content"] = other.into();
+                }
+            }
+        }
+    }
+    all.append(&mut again);
+    assert_silent(&all, "other samples of one task");
+}
+
 /// How often the linter is right about one kind of fault.
 #[derive(Default)]
 struct Score {
@@ -119,11 +169,19 @@ struct Score {
 #[test]
 fn injected_faults_are_found_with_the_right_rule_request_and_segment() {
     let full = std::env::var_os("FULL").is_some();
-    let (most, turns) = if full { (1000, 24) } else { (2, 12) };
+    let (most, turns) = if full { (1000, 24) } else { (1, 12) };
     let all: Vec<Conversation> = FILES
         .iter()
         .flat_map(|file| load(file, most, turns))
         .collect();
+    // Of each kind of agent, two that go on at the same time.
+    let others: Vec<Conversation> = FILES.iter().flat_map(|file| load(file, 2, turns)).collect();
+    let others: Vec<Conversation> = if full {
+        others
+    } else {
+        others.into_iter().skip(1).step_by(4).collect()
+    };
+    let others = others.as_slice();
     let faults = faults::all();
     assert!(faults.len() >= 40, "{} kinds", faults.len());
     let only = std::env::var("FAULT").ok();
@@ -139,7 +197,7 @@ fn injected_faults_are_found_with_the_right_rule_request_and_segment() {
             .filter(|conversation| fits(conversation, fault.needs))
         {
             for form in fault.forms {
-                score_one(fault, conversation, *form, &mut score);
+                score_one(fault, conversation, *form, others, &mut score);
             }
         }
         report.push(format!(
@@ -182,7 +240,13 @@ fn fits(conversation: &Conversation, needs: faults::Needs) -> bool {
         }
 }
 
-fn score_one(fault: &faults::Fault, conversation: &Conversation, form: Form, score: &mut Score) {
+fn score_one(
+    fault: &faults::Fault,
+    conversation: &Conversation,
+    form: Form,
+    others: &[Conversation],
+    score: &mut Score,
+) {
     let mut broken = conversation.clone();
     let Some(injected) = (fault.inject)(&mut broken) else {
         return;
@@ -190,9 +254,23 @@ fn score_one(fault: &faults::Fault, conversation: &Conversation, form: Form, sco
     if injected.at >= broken.requests.len() {
         return;
     }
-    let mut run = Run::new(OFFLINE);
+    let bounds = if std::env::var_os("LIVE").is_some() {
+        Bounds::default()
+    } else {
+        OFFLINE
+    };
+    let mut run = Run::new(bounds);
     let mut told = Vec::new();
     for (at, request) in broken.requests.iter().enumerate().take(injected.at + 1) {
+        // No session id tells the conversations apart.
+        for other in others
+            .iter()
+            .filter(|other| other.name != conversation.name)
+        {
+            if let Some(request) = other.requests.get(at) {
+                run.send(request, form, 7);
+            }
+        }
         let observed = run.send(request, form, 0);
         if std::env::var_os("SHOW").is_some() {
             let told: Vec<String> = observed.findings.iter().map(tell).collect();
@@ -229,4 +307,120 @@ fn score_one(fault: &faults::Fault, conversation: &Conversation, form: Form, sco
             injected.at + 1
         ));
     }
+}
+
+/// What an independent reading of two bodies says of the tokens that the vendor's cache can read, at
+/// four bytes a token: the common beginning of what is rendered, tools first.
+fn cached(before: &conversation::Request, after: &conversation::Request) -> u64 {
+    let rendered = |request: &conversation::Request| {
+        let body: serde_json::Value = serde_json::from_str(&request.body(Form::Chat)).unwrap();
+        let mut parts: Vec<String> = Vec::new();
+        for list in ["tools", "messages"] {
+            let elements = body[list].as_array().into_iter().flatten();
+            parts.extend(elements.map(serde_json::Value::to_string));
+        }
+        parts.concat()
+    };
+    let (before, after) = (rendered(before), rendered(after));
+    let same = before
+        .bytes()
+        .zip(after.bytes())
+        .take_while(|(a, b)| a == b)
+        .count() as u64;
+    let tokens = same / 4;
+    if tokens < 1024 {
+        0
+    } else {
+        tokens - tokens % 128
+    }
+}
+
+#[test]
+fn the_money_lost_is_what_a_recomputation_says() {
+    let mut compared = 0;
+    for conversation in stable()
+        .iter()
+        .filter(|conversation| conversation.requests.len() >= 8)
+    {
+        let with_line = |text: fn(usize) -> String| {
+            let mut changed = conversation.clone();
+            for (at, request) in changed.requests.iter_mut().enumerate() {
+                let line = format!("{}\n", text(at));
+                match request.system.first_mut() {
+                    Some(system) => system.insert_str(0, &line),
+                    None => request.system.push(line),
+                }
+            }
+            changed.requests
+        };
+        let held = with_line(|_| "Now: 2026-11-30 10:00:00".to_owned());
+        let broken = with_line(|at| format!("Now: 2026-11-30 10:{:02}:00", at % 60));
+        let mut run = Run::new(OFFLINE);
+        for (at, request) in broken.iter().enumerate() {
+            let observed = run.send(request, Form::Chat, 0);
+            let Some(before) = at.checked_sub(1) else {
+                continue;
+            };
+            let lost = cached(&held[before], &held[at]) - cached(&broken[before], request);
+            let finding = loud(&observed.findings)
+                .into_iter()
+                .find(|finding| finding.rule.code == "PS001");
+            let told = finding.unwrap().lost_tokens.0;
+            // Within one hundredth, and a step of the vendor's where rounding falls otherwise.
+            let off = told.abs_diff(lost);
+            assert!(
+                off * 100 <= lost || off <= 128,
+                "{} {at}: {told} for {lost}",
+                conversation.name
+            );
+            let pico = i64::try_from(told).unwrap() * (3_000_000 - 300_000);
+            assert_eq!(
+                finding
+                    .unwrap()
+                    .lost
+                    .map_or(0, whippletree_policies::units::Money::pico),
+                pico
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 200, "{compared}");
+}
+
+#[test]
+fn expected_and_reported_agree_within_a_step_on_stable_traffic() {
+    let mut compared = 0;
+    let mut run = Run::new(OFFLINE);
+    for conversation in stable() {
+        let mut before: Option<(String, u64)> = None;
+        for request in &conversation.requests {
+            let observed = run.send(request, Form::Chat, 0);
+            // A vendor that counts a token for every 3.3 bytes, and reads what it read before.
+            let body = request.body(Form::Chat);
+            let whole = body.len() as u64 * 10 / 33;
+            if let Some((_, tokens)) = &before {
+                let reported = if *tokens < 1024 {
+                    0
+                } else {
+                    tokens - tokens % 128
+                };
+                let expected = observed.expected_cached.0;
+                assert!(
+                    expected.abs_diff(reported) <= 128,
+                    "{}: {expected} for {reported}",
+                    conversation.name
+                );
+                compared += 1;
+            }
+            run.lint.settle(
+                observed.ticket,
+                &whippletree_policies::usage::Usage {
+                    input: whippletree_policies::units::Tokens(whole),
+                    ..Default::default()
+                },
+            );
+            before = Some((body, whole));
+        }
+    }
+    assert!(compared > 200, "{compared}");
 }

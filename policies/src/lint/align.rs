@@ -115,12 +115,17 @@ impl TierAlignment<'_> {
     fn align(&mut self, old: Range<usize>, new: Range<usize>) {
         // What is in step from the start is matched so: texts that occur twice must not go astray.
         let in_step = self.in_step(&old, &new);
-        let pairs = self.equal_pairs(
+        let mut pairs = self.equal_pairs(
             &(old.start + in_step..old.end),
             &(new.start + in_step..new.end),
         );
         let start = (0..in_step).map(|step| (old.start + step, new.start + step));
-        let kept: Vec<(usize, usize)> = start.chain(increasing(&pairs)).collect();
+        let mut kept: Vec<(usize, usize)> = start.chain(increasing(&pairs)).collect();
+        if self.tier == Tier::Messages {
+            let closing = closing(&kept, &old, &new);
+            kept.truncate(kept.len() - closing);
+            pairs.retain(|(o, _)| *o + closing < old.end);
+        }
         let moved = self.moved(&pairs, &kept, &old, &new);
         let first_edit = self.first_edit(&kept, &old, &new);
         for n in kept.iter().map(|(_, n)| n).chain(moved.keys()) {
@@ -457,6 +462,26 @@ fn call_id(text: &[u8]) -> Option<Vec<u8>> {
         .into_iter()
         .find_map(|name| root.member(text, name))
         .map(|id| id.raw(text).to_vec())
+}
+
+/// How many of the last pairs are a text that closes each request (a reminder, the present state) and
+/// is not kept: it stands at both ends, and what is new was put right before it.
+fn closing(kept: &[(usize, usize)], old: &Range<usize>, new: &Range<usize>) -> usize {
+    const MOST: usize = 3;
+    let ends = kept
+        .iter()
+        .rev()
+        .zip(1..)
+        .take_while(|((o, n), back)| o + back == old.end && n + back == new.end)
+        .count();
+    let before = kept.len().checked_sub(ends + 1).and_then(|at| kept.get(at));
+    let (last_o, last_n) = before.map_or((old.start, new.start), |(o, n)| (o + 1, n + 1));
+    let only_put_before = last_o + ends == old.end && last_n + ends < new.end;
+    if (1..=MOST).contains(&ends) && only_put_before {
+        ends
+    } else {
+        0
+    }
 }
 
 /// A longest subsequence of pairs whose old places grow too.

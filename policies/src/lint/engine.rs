@@ -91,7 +91,7 @@ impl Lint {
         let longest = self.history.longest(segments);
         let known = longest.map_or(0, |(known, _)| known);
         let readable = self.history.readable(prompt, known, call.caching, now);
-        let relation = self.relate(prompt, call, longest);
+        let relation = self.relate(prompt, call, longest, now);
         let (id, alignment) = match relation {
             Relation::Extends(id) => (Some(id), None),
             Relation::New => (None, None),
@@ -193,14 +193,25 @@ impl Lint {
         prompt: &Prompt<'_>,
         call: &Call<'_>,
         longest: Option<(usize, u32)>,
+        now: Instant,
     ) -> Relation {
         let segments = &prompt.segments;
-        if let Some((known, owner)) = longest
-            && let Some(conversation) = self.history.conversation(owner)
-            && holds(conversation, known, segments)
-            && (conversation.known.len() == known || known == segments.len())
-        {
-            return Relation::Extends(owner);
+        if let Some((known, owner)) = longest {
+            if let Some(id) = self.history.ends_within(segments, known) {
+                return Relation::Extends(id);
+            }
+            // Sent again from an earlier point, a second try; long after, it is another run.
+            let again = known == segments.len()
+                && self
+                    .history
+                    .conversation(owner)
+                    .is_some_and(|conversation| {
+                        holds(conversation, known, segments)
+                            && now.since(conversation.last) <= call.caching.lifetime
+                    });
+            if again {
+                return Relation::Extends(owner);
+            }
         }
         let mut candidates = self.history.candidates(segments, call.task);
         if let Some((_, owner)) = longest
@@ -346,10 +357,17 @@ impl Lint {
         let switched = conversation.map_or_else(Switched::default, |c| switched(c, prompt, call));
         let (marks_before, old_tokens) =
             conversation.map_or((0, Tokens::ZERO), |c| (c.marks, tokens(c.bytes)));
+        // What this conversation sent; others may have sent more, long ago.
+        let known_here = conversation.map_or(known, |c| {
+            let pairs = c.known.iter().zip(&prompt.segments);
+            pairs
+                .take_while(|(old, new)| old.chain == new.chain)
+                .count()
+        });
         let known_tokens = if switched.model {
             old_tokens.min(tokens(prompt.bytes_of(prompt.segments.len())))
         } else {
-            tokens(known_bytes)
+            tokens(prompt.bytes_of(known_here))
         };
         let whole = prompt.bytes_of(prompt.segments.len());
         let prompt_tokens = tokens(whole);
@@ -358,7 +376,7 @@ impl Lint {
             u32::try_from(known_bytes.saturating_mul(100) / before.max(1)).ok()
         });
         Turn {
-            known,
+            known: known_here,
             readable,
             expected,
             lost,

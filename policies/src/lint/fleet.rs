@@ -13,7 +13,7 @@ use super::history::Known;
 use super::prompt::{Prompt, Segment};
 use super::words;
 
-const HEADS: usize = 48;
+const HEADS: usize = 24;
 /// Heads below this length do not matter, and are all alike.
 const SHORT: u64 = 256;
 const ALIKE: u64 = 60;
@@ -158,7 +158,7 @@ fn likeness(old: &[Known], new: &[Segment], body: &[u8]) -> u64 {
     }
     for (known, segment) in left.iter().filter(|known| known.text.is_some()).zip(&rest) {
         let before = known.text.as_deref().unwrap_or_default();
-        same += u64::from(words::likeness(before, segment.text(body))) * segment.bytes() / 100;
+        same += u64::from(words::ends_alike(before, segment.text(body))) * segment.bytes() / 100;
     }
     same * 100 / longer.max(1)
 }

@@ -8,6 +8,7 @@
 //! that begin alike, so that a divergence can be shown; everything else is fingerprints. All memory
 //! is bounded by [`Bounds`]; the least recently used conversation goes first.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -102,7 +103,7 @@ struct Entry {
 pub(crate) struct History {
     bounds: Bounds,
     entries: BTreeMap<Fingerprint, Entry>,
-    conversations: BTreeMap<u32, Conversation>,
+    conversations: BTreeMap<u32, Box<Conversation>>,
     order: BTreeSet<(Instant, u32)>,
     next: u32,
     anchors: BTreeMap<Fingerprint, u32>,
@@ -136,11 +137,15 @@ impl History {
     }
 
     pub(crate) fn conversation(&self, id: u32) -> Option<&Conversation> {
-        self.conversations.get(&id)
+        self.conversations
+            .get(&id)
+            .map(|conversation| &**conversation)
     }
 
     pub(crate) fn conversation_mut(&mut self, id: u32) -> Option<&mut Conversation> {
-        self.conversations.get_mut(&id)
+        self.conversations
+            .get_mut(&id)
+            .map(|conversation| &mut **conversation)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -193,27 +198,44 @@ impl History {
         best
     }
 
+    /// The conversation that ends within the `known` leading segments: what a request that only
+    /// appends goes on from.
+    pub(crate) fn ends_within(&self, segments: &[Segment], known: usize) -> Option<u32> {
+        const STEPS: usize = 48;
+        let mut counts = (1..=known).rev().take(STEPS);
+        counts.find_map(|count| {
+            let last = segments.get(count - 1)?;
+            let id = self.entries.get(&last.chain)?.conversation;
+            let known = &self.conversation(id)?.known;
+            let ends = known.len() == count && known.last()?.chain == last.chain;
+            ends.then_some(id)
+        })
+    }
+
     /// Conversations that a request may have grown out of although its prefix is broken: those that
     /// ended with one of its last messages, began with its first one, or bear its task.
     pub(crate) fn candidates(&self, segments: &[Segment], task: Option<Fingerprint>) -> Vec<u32> {
-        const LATE: usize = 24;
+        const LATE: usize = 48;
         let messages = segments
             .iter()
             .filter(|segment| segment.tier == Tier::Messages);
         let first = messages.clone().next();
-        let mut found: Vec<u32> = Vec::new();
         let by_task = task.and_then(|task| self.tasks.get(&task)).copied();
         let anchors = messages
             .rev()
             .take(LATE)
             .chain(first)
             .filter_map(|segment| self.anchors.get(&segment.own).copied());
-        for id in by_task.into_iter().chain(anchors) {
-            if !found.contains(&id) {
-                found.push(id);
+        // A common message ("ok") leads to many conversations, the right one is led to often.
+        let mut votes: Vec<(u32, u32)> = Vec::new();
+        for id in anchors.chain(by_task) {
+            match votes.iter_mut().find(|(known, _)| *known == id) {
+                Some((_, count)) => *count += 1,
+                None => votes.push((id, 1)),
             }
         }
-        found
+        votes.sort_by_key(|(_, count)| core::cmp::Reverse(*count));
+        votes.into_iter().map(|(id, _)| id).collect()
     }
 
     /// Tokens in `bytes` of a prompt of `model`.
@@ -369,7 +391,7 @@ impl History {
             stale: Vec::new(),
             anchors: [None; 4],
         };
-        self.conversations.insert(id, conversation);
+        self.conversations.insert(id, Box::new(conversation));
         id
     }
 

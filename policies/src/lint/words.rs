@@ -204,7 +204,17 @@ fn longest_common<T: PartialEq>(a: &[T], b: &[T]) -> Vec<(usize, usize)> {
 /// How alike two texts are, in hundredths: the share of the longer one that stands unchanged at its
 /// start and end, or the share of its words that the other has too, whichever is larger.
 pub(crate) fn likeness(before: &[u8], after: &[u8]) -> u32 {
-    const MOST: usize = 32 << 10;
+    const MOST: usize = 8 << 10;
+    let ends = ends_alike(before, after);
+    let (shorter, longer) = (before.len().min(after.len()), before.len().max(after.len()));
+    if ends >= 90 || shorter * 5 < longer || longer > MOST {
+        return ends;
+    }
+    ends.max(shared_words(before, after))
+}
+
+/// The share of the longer of two texts that stands unchanged at its start and end, in hundredths.
+pub(crate) fn ends_alike(before: &[u8], after: &[u8]) -> u32 {
     let longer = before.len().max(after.len());
     if longer == 0 {
         return 100;
@@ -212,11 +222,7 @@ pub(crate) fn likeness(before: &[u8], after: &[u8]) -> u32 {
     let prefix = common_prefix(before, after);
     let most = before.len().min(after.len()) - prefix;
     let suffix = common_suffix(before, after).min(most);
-    let ends = u32::try_from((prefix + suffix) * 100 / longer).unwrap_or(100);
-    if ends >= 90 || most * 5 < longer.saturating_sub(prefix) || longer > MOST {
-        return ends;
-    }
-    ends.max(shared_words(before, after))
+    u32::try_from((prefix + suffix) * 100 / longer).unwrap_or(100)
 }
 
 /// The share of the bytes in words that both texts have, in hundredths.

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use whippletree_policies::cost::PriceCard;
+pub(crate) use whippletree_policies::lint::Bounds;
 use whippletree_policies::lint::{
-    Bounds, Call, Finding, Fingerprint, Fingerprinter, Lint, Observed, Place, Severity, caching,
+    Call, Finding, Fingerprint, Fingerprinter, Lint, Observed, Place, Severity, caching,
 };
 use whippletree_policies::time::Instant;
 use whippletree_policies::units::Price;
