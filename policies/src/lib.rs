@@ -15,6 +15,7 @@ extern crate alloc;
 
 pub mod attempt;
 pub mod budget;
+pub mod cache;
 pub mod cost;
 pub mod ids;
 pub mod limit;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use whippletree_policies::lint::{Bounds, Call, Fingerprinter, Lint, Place, caching};
 use whippletree_providers::envelope::Envelope;
-use whippletree_providers::prompt::{Form, read};
+use whippletree_providers::prompt::{Form, Memo, read, read_again};
 
 fn main() {
     let print = Fingerprinter::new(&[7; 32]);
@@ -37,6 +37,10 @@ fn main() {
         });
         report("  chain", || {
             black_box(read(&envelope, form, "m", &print));
+        });
+        let mut memo = Memo::default();
+        report("  chain, seen before", || {
+            black_box(read_again(&envelope, form, "m", &print, &mut memo));
         });
         observed(name, form, build, &print);
     }
@@ -108,7 +112,7 @@ fn observed(name: &str, form: Form, build: fn(usize, usize) -> Value, print: &Fi
     );
 }
 
-fn report(name: &str, run: impl Fn()) {
+fn report(name: &str, mut run: impl FnMut()) {
     let mut times: Vec<Duration> = (0..3_000)
         .map(|_| {
             let start = Instant::now();

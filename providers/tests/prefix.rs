@@ -137,6 +137,31 @@ fn what_closes_each_request_and_is_not_kept_is_silent() {
 }
 
 #[test]
+fn interleaved_conversations_without_ids_are_silent() {
+    let all = stable();
+    let longest = all
+        .iter()
+        .map(|conversation| conversation.requests.len())
+        .max()
+        .unwrap();
+    for form in [Form::Chat, Form::Messages] {
+        let mut run = Run::new(OFFLINE);
+        let mut told = Vec::new();
+        for at in 0..longest {
+            for conversation in all
+                .iter()
+                .filter(|conversation| at < conversation.requests.len())
+            {
+                let observed = run.send(&conversation.requests[at], form, 0);
+                told.extend(loud(&observed.findings).into_iter().map(tell));
+            }
+        }
+        println!("interleaved, {form:?}: {} warnings", told.len());
+        assert!(told.is_empty(), "{form:?}:\n{}", told.join("\n"));
+    }
+}
+
+#[test]
 fn other_samples_of_one_task_are_silent() {
     let mut all = stable();
     // Each conversation once more, in step with the first: the same task and first answers, then
@@ -164,6 +189,8 @@ struct Score {
     injected: usize,
     found: usize,
     missed: Vec<String>,
+    /// Warnings on the stable conversations that went on at the same time.
+    alarms: Vec<String>,
 }
 
 #[test]
@@ -207,6 +234,7 @@ fn injected_faults_are_found_with_the_right_rule_request_and_segment() {
         total.injected += score.injected;
         total.found += score.found;
         total.missed.extend(score.missed.into_iter().take(2));
+        total.alarms.extend(score.alarms);
     }
     println!("{}", report.join("\n"));
     println!(
@@ -218,6 +246,7 @@ fn injected_faults_are_found_with_the_right_rule_request_and_segment() {
     for missed in &total.missed {
         println!("{missed}");
     }
+    assert!(total.alarms.is_empty(), "{}", total.alarms.join("\n"));
     assert!(
         total.found * 100 >= total.injected * 99,
         "{} of {}",
@@ -268,7 +297,9 @@ fn score_one(
             .filter(|other| other.name != conversation.name)
         {
             if let Some(request) = other.requests.get(at) {
-                run.send(request, form, 7);
+                let observed = run.send(request, form, 7);
+                let alarms: Vec<String> = loud(&observed.findings).into_iter().map(tell).collect();
+                score.alarms.extend(alarms);
             }
         }
         let observed = run.send(request, form, 0);

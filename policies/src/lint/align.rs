@@ -5,6 +5,7 @@
 //! that were replaced, removed or inserted there. Tools have names, so a tool whose text changed is
 //! still known.
 
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -64,10 +65,16 @@ pub(crate) struct Alignment {
     pub(crate) shared_message_bytes: u64,
     /// Bytes of tools and system prompt that both have, alike ones counted.
     pub(crate) shared_head_bytes: u64,
+    /// Bytes of the conversation that both have to the letter.
+    pub(crate) equal_message_bytes: u64,
     /// Segments of the conversation that both have.
     pub(crate) shared_messages: usize,
     /// One past the last segment of the new request that the old one had, in order.
     pub(crate) last_shared: usize,
+    /// A part of the tools or the system prompt came, went, or became quite another.
+    pub(crate) other_head: bool,
+    /// Parts of the conversation that changed so little that they are surely what they were.
+    pub(crate) surely_changed: usize,
     /// Segments of the conversation matched after the first edit.
     pub(crate) matched_after: usize,
 }
@@ -133,6 +140,7 @@ impl TierAlignment<'_> {
             self.out.shared_bytes += bytes;
             if self.tier == Tier::Messages {
                 self.out.shared_message_bytes += bytes;
+                self.out.equal_message_bytes += bytes;
                 self.out.shared_messages += 1;
             } else {
                 self.out.shared_head_bytes += bytes;
@@ -291,8 +299,11 @@ impl TierAlignment<'_> {
             return;
         }
         let (replaced, rest_old, rest_new) = self.pair_up(left, came);
+        let head = self.tier != Tier::Messages;
+        self.out.other_head |= head && !(rest_old.is_empty() && rest_new.is_empty());
         for (o, n) in replaced {
             let alike = self.is_changed(o, n);
+            self.out.other_head |= head && !self.is_nearly(o, n);
             self.share(n, alike);
             self.out.edits.push(Edit::Replaced { old: o, new: n });
         }
@@ -329,6 +340,7 @@ impl TierAlignment<'_> {
                 break;
             }
             last_pair = Some((o, n));
+            self.out.surely_changed += usize::from(self.is_surely_changed(o, n));
             self.share(n, true);
             self.out.edits.push(Edit::Replaced { old: o, new: n });
             left.retain(|at| *at != o);
@@ -414,7 +426,33 @@ impl TierAlignment<'_> {
             (Some(_), Some(_)) => SURE,
             _ => ALIKE,
         };
-        words::likeness(before, after) >= least
+        words::likeness(&said(before), &said(after)) >= least
+    }
+
+    /// Whether two segments are so alike that nothing else need speak for it.
+    fn is_surely_changed(&self, old: usize, new: usize) -> bool {
+        const SURE: u32 = 95;
+        const LONG: usize = 64;
+        const WORD: usize = 16;
+        let (Some(before), Some(after)) = (self.text_old(old), self.text_new(new)) else {
+            return false;
+        };
+        let (before, after) = (said(before), said(after));
+        words::likeness(&before, &after) >= SURE
+            || (before.len() >= LONG && words::middle(&before, &after) <= WORD)
+    }
+
+    /// Whether two segments differ in no more than a value, or in their spelling.
+    fn is_nearly(&self, old: usize, new: usize) -> bool {
+        const VALUE: usize = 64;
+        let (Some(before), Some(after)) = (self.text_old(old), self.text_new(new)) else {
+            // What is no longer kept is taken for the same.
+            return true;
+        };
+        let spelled = |text: &[u8]| json::parse(text).map(|node| json::canonical(&node, text));
+        let (said_before, said_after) = (said(before), said(after));
+        words::middle(&said_before, &said_after) <= VALUE
+            || (self.tier == Tier::Tools && spelled(before) == spelled(after))
     }
 
     fn kind_old(&self, at: usize) -> Option<Kind> {
@@ -453,6 +491,22 @@ pub(crate) fn tool_name(text: &[u8]) -> Option<Vec<u8>> {
         .member(text, "name")
         .or_else(|| root.member(text, "type"))?;
     Some(name.raw(text).to_vec())
+}
+
+/// What a message or block says, without the JSON around it; all of it where that is much, or no
+/// plain text.
+fn said(text: &[u8]) -> Cow<'_, [u8]> {
+    const MUCH: usize = 64 << 10;
+    let plain = || {
+        let root = json::parse(text)?;
+        let said = root
+            .member(text, "content")
+            .or_else(|| root.member(text, "text"))?;
+        said.string(text)
+            .map(|said| Cow::Owned(said.into_owned().into_bytes()))
+    };
+    let short = text.len() <= MUCH;
+    short.then(plain).flatten().unwrap_or(Cow::Borrowed(text))
 }
 
 /// The call that a tool's answer belongs to.

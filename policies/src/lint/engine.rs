@@ -225,18 +225,21 @@ impl Lint {
             .filter_map(|id| {
                 let conversation = self.history.conversation(id)?;
                 let alignment = align(&conversation.known, segments, prompt.body);
-                Some((alignment.shared_message_bytes, id, alignment))
+                self.goes_on(id, prompt, call, &alignment)
+                    .then_some((id, alignment))
             })
-            .max_by_key(|(shared, id, _)| (*shared, *id));
+            .max_by_key(|(id, alignment)| {
+                // To the letter first: texts made from one template are all alike.
+                (
+                    alignment.equal_message_bytes,
+                    alignment.shared_message_bytes,
+                    *id,
+                )
+            });
         match best {
-            Some((_, id, alignment)) if self.goes_on(id, prompt, call, &alignment) => {
-                if alignment.edits.is_empty() {
-                    Relation::Extends(id)
-                } else {
-                    Relation::Rewrites(id, alignment)
-                }
-            }
-            _ => Relation::New,
+            Some((id, alignment)) if alignment.edits.is_empty() => Relation::Extends(id),
+            Some((id, alignment)) => Relation::Rewrites(id, alignment),
+            None => Relation::New,
         }
     }
 
@@ -288,7 +291,11 @@ impl Lint {
             .sum();
         let same_agent =
             alignment.shared_head_bytes * 2 >= head || alignment.shared_messages >= CONVERSATION;
-        if !same_agent && !same_task {
+        // Nor need one task be put to one agent only: at its start, a conversation has no past.
+        let begun = segments
+            .iter()
+            .any(|s| matches!(s.kind, Kind::Assistant | Kind::ToolCall));
+        if !same_task && (!same_agent || (!begun && alignment.other_head)) {
             return false;
         }
         if !edited(Tier::Messages) && alignment.dropped_tail == 0 {
@@ -300,8 +307,11 @@ impl Lint {
             tail.all(|k| matches!(k.kind, Kind::User | Kind::System | Kind::Other))
         };
         let replaced = alignment.gaps.iter().any(|gap| gap.tier == Tier::Messages);
+        // Tasks put to a model in one form are alike, and are not one task.
+        let known_again = alignment.equal_message_bytes > 0 || alignment.surely_changed > 0;
         enough
             && appended
+            && known_again
             && shared > 0
             && alignment.dropped_tail <= NEAR_END
             && (alignment.matched_after > 0

@@ -217,8 +217,19 @@ impl<'k> Chain<'k> {
         text: &[u8],
         mark: Option<Mark>,
     ) {
-        let tag = tier as u8;
-        let own = self.print.of(tag, text);
+        let own = self.print.of(tier as u8, text);
+        self.push_known((tier, kind, address), span, own, mark);
+    }
+
+    /// The next segment, whose fingerprint is known.
+    #[inline]
+    pub fn push_known(
+        &mut self,
+        (tier, kind, address): (Tier, Kind, Address),
+        span: Range<usize>,
+        own: Fingerprint,
+        mark: Option<Mark>,
+    ) {
         self.last = self.print.follow(self.last, own);
         let narrow = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         self.segments.push(Segment {
@@ -241,6 +252,16 @@ impl<'k> Chain<'k> {
     }
 
     /// The segments pushed so far.
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// What makes the fingerprints.
+    pub const fn print(&self) -> &'k Fingerprinter {
+        self.print
+    }
+
+    /// How many segments were pushed so far.
     pub fn len(&self) -> usize {
         self.segments.len()
     }

@@ -213,16 +213,21 @@ pub(crate) fn likeness(before: &[u8], after: &[u8]) -> u32 {
     ends.max(shared_words(before, after))
 }
 
+/// How many bytes of the longer of two texts lie between their equal beginnings and ends.
+pub(crate) fn middle(before: &[u8], after: &[u8]) -> usize {
+    let longer = before.len().max(after.len());
+    let prefix = common_prefix(before, after);
+    let most = before.len().min(after.len()) - prefix;
+    longer - prefix - common_suffix(before, after).min(most)
+}
+
 /// The share of the longer of two texts that stands unchanged at its start and end, in hundredths.
 pub(crate) fn ends_alike(before: &[u8], after: &[u8]) -> u32 {
     let longer = before.len().max(after.len());
     if longer == 0 {
         return 100;
     }
-    let prefix = common_prefix(before, after);
-    let most = before.len().min(after.len()) - prefix;
-    let suffix = common_suffix(before, after).min(most);
-    u32::try_from((prefix + suffix) * 100 / longer).unwrap_or(100)
+    u32::try_from((longer - middle(before, after)) * 100 / longer).unwrap_or(100)
 }
 
 /// The share of the bytes in words that both texts have, in hundredths.

@@ -2,7 +2,7 @@
 
 use whippletree_policies::lint::{Address, Kind, List, Mark, Tier};
 
-use super::{Form, Reader, at, is_attribution, marks, numbered};
+use super::{Form, Piece, Reader, at, is_attribution, marks, numbered};
 use crate::envelope::{Envelope, Field, Span};
 
 impl Reader<'_, '_> {
@@ -18,6 +18,60 @@ impl Reader<'_, '_> {
                 .push((tier, kind, at(list, item)), span.range(), raw, None);
             return leading;
         }
+        self.cut_before(list, item, span, leading)
+    }
+
+    /// A message whose blocks must be found, unless that was done before.
+    fn cut_before(&mut self, list: List, item: u32, span: Span, leading: bool) -> bool {
+        if self.memo.is_none() {
+            return self.cut_message(list, item, span, leading);
+        }
+        // Whether the system prompt may go on is part of how a message is cut.
+        let tag = 0x80 | list as u8 | u8::from(leading) << 4 | (self.form as u8) << 5;
+        let message = self.chain.print().of(tag, span.of(self.body));
+        let memo = self.memo.as_deref_mut();
+        if let Some(pieces) = memo.and_then(|memo| memo.find(message)) {
+            let mut still = leading;
+            for piece in pieces {
+                let address = Address {
+                    list,
+                    item: Some(item),
+                    block: piece.block,
+                };
+                let place = span.start() + piece.start as usize..span.start() + piece.end as usize;
+                self.marks += u32::from(piece.mark.is_some());
+                self.chain.push_known(
+                    (piece.tier, piece.kind, address),
+                    place,
+                    piece.own,
+                    piece.mark,
+                );
+                still &= piece.tier == Tier::System;
+            }
+            return still;
+        }
+        let (first, marks) = (self.chain.len(), self.marks);
+        let leading = self.cut_message(list, item, span, leading);
+        let segments = self.chain.segments().get(first..).unwrap_or_default();
+        let pieces: Box<[Piece]> = segments
+            .iter()
+            .map(|segment| Piece::of(segment, span.start()))
+            .collect();
+        let own_marks = pieces.iter().filter(|piece| piece.mark.is_some()).count();
+        // A mark that stands alone may mark the message before; such a message is read each time.
+        let told = u32::try_from(own_marks).is_ok_and(|own| own == self.marks - marks);
+        if let Some(memo) = self
+            .memo
+            .as_deref_mut()
+            .filter(|_| told && !pieces.is_empty())
+        {
+            memo.keep(message, pieces);
+        }
+        leading
+    }
+
+    fn cut_message(&mut self, list: List, item: u32, span: Span, leading: bool) -> bool {
+        let head = Head::of(span.of(self.body));
         if let Content::List(offset) = head.content
             && list != List::Contents
         {

@@ -11,8 +11,11 @@
 
 mod blocks;
 mod marks;
+mod memo;
 mod repair;
 
+pub use self::memo::Memo;
+use self::memo::Piece;
 pub use self::repair::{Repairs, repair};
 use bytes::Bytes;
 use whippletree_policies::lint::{Address, Chain, Fingerprinter, Kind, List, Mark, Prompt, Tier};
@@ -71,6 +74,27 @@ pub fn read<'a>(
     model: &str,
     print: &Fingerprinter,
 ) -> Prompt<'a> {
+    cut(envelope, form, model, print, None)
+}
+
+/// The same as [`read`], with a memory of the messages that were cut before.
+pub fn read_again<'a>(
+    envelope: &'a Envelope,
+    form: Form,
+    model: &str,
+    print: &Fingerprinter,
+    memo: &mut Memo,
+) -> Prompt<'a> {
+    cut(envelope, form, model, print, Some(memo))
+}
+
+fn cut<'a>(
+    envelope: &'a Envelope,
+    form: Form,
+    model: &str,
+    print: &Fingerprinter,
+    memo: Option<&mut Memo>,
+) -> Prompt<'a> {
     let mut reader = Reader {
         envelope,
         body: envelope.body(),
@@ -78,6 +102,7 @@ pub fn read<'a>(
         chain: Chain::new(print, model),
         scratch: Vec::new(),
         marks: 0,
+        memo,
     };
     reader.tools();
     reader.system();
@@ -109,6 +134,7 @@ struct Reader<'a, 'k> {
     chain: Chain<'k>,
     scratch: Vec<u8>,
     marks: u32,
+    memo: Option<&'k mut Memo>,
 }
 
 impl Reader<'_, '_> {

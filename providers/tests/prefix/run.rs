@@ -11,7 +11,7 @@ use whippletree_policies::lint::{
 use whippletree_policies::time::Instant;
 use whippletree_policies::units::Price;
 use whippletree_providers::envelope::Envelope;
-use whippletree_providers::prompt::{self, read};
+use whippletree_providers::prompt::{self, Memo, read, read_again};
 
 use super::conversation::{Form, Request};
 
@@ -19,6 +19,7 @@ use super::conversation::{Form, Request};
 pub(crate) struct Run {
     pub(crate) lint: Lint,
     print: Fingerprinter,
+    memo: Memo,
     number: u64,
 }
 
@@ -35,6 +36,7 @@ impl Run {
         Self {
             lint: Lint::new(bounds),
             print: Fingerprinter::new(&[7; 32]),
+            memo: Memo::new(20_000),
             number: 0,
         }
     }
@@ -47,7 +49,10 @@ impl Run {
             Form::Chat => prompt::Form::Chat,
             Form::Messages => prompt::Form::Messages,
         };
-        let prompt = read(&envelope, form, model, &self.print);
+        let prompt = read_again(&envelope, form, model, &self.print, &mut self.memo);
+        let afresh = read(&envelope, form, model, &self.print);
+        assert_eq!(prompt.segments, afresh.segments, "the memo tells the same");
+        assert_eq!(prompt.marks, afresh.marks);
         let caching = caching(model);
         let card = card();
         let call = Call {
