@@ -1,9 +1,9 @@
 //! Prefix stability: which byte breaks the vendor's cache, why, and what it costs.
 //!
 //! Vendors reuse a prompt's prefix while it is byte-identical, at a tenth of the price and of the
-//! wait, and say nothing when it is not. [`Lint`] remembers what was sent ([`history`]), finds for
+//! wait, and say nothing when it is not. [`Lint`] remembers what was sent (`history`), finds for
 //! each request the longest prefix known and the conversation that it goes on from, without any
-//! session id, lays the two beside each other ([`align`]), and lets the rules ([`rules`]) name what
+//! session id, lays the two beside each other (`align`), and lets the rules (`rules`) name what
 //! they recognise. A pattern alone is no finding: a text must differ between two requests, and the
 //! difference must have broken something.
 //!
@@ -25,6 +25,7 @@ mod history;
 mod json;
 mod prompt;
 mod registry;
+mod report;
 mod rules;
 mod scene;
 mod shape;

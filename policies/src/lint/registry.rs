@@ -5,8 +5,8 @@ use alloc::string::String;
 use core::fmt::Write as _;
 
 use super::finding::{Family, Fix, Meta};
+use super::report::Report;
 use super::rules;
-use super::scene::Report;
 
 /// A rule: what is known of it, and what it does.
 #[derive(Debug)]

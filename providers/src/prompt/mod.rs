@@ -274,3 +274,6 @@ fn is_attribution(raw: &[u8]) -> bool {
     named.is_some_and(|at| head.get(..at).is_some_and(|before| before.ends_with(b"\"")))
         && breaks().is_none_or(|at| at + 8 > raw.len())
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use alloc::format;
 
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 
 pub(crate) const RULE: Rule = Rule {
     meta: Meta {

@@ -5,7 +5,7 @@ use alloc::format;
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::prompt::Mark;
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 
 pub(crate) const RULE: Rule = Rule {
     meta: Meta {

@@ -6,7 +6,7 @@ use crate::lint::align::Edit;
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::prompt::Tier;
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 
 pub(crate) const RULE: Rule = Rule {
     meta: Meta {

@@ -7,7 +7,7 @@ use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::json;
 use crate::lint::prompt::{Kind, Tier};
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::scene::Scene;
 use crate::lint::words;
 

@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::vendor::Entries;
 
 pub(crate) const RULE: Rule = Rule {

@@ -7,7 +7,7 @@ use crate::lint::align::{Edit, tool_name};
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::prompt::Tier;
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::window::quoted;
 
 pub(crate) const RULE: Rule = Rule {

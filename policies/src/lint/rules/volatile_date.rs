@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::scene::Sight;
 use crate::lint::shape::calendar::{is_month, is_weekday};
 use crate::lint::shape::time::moment_at;

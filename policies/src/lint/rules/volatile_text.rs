@@ -6,7 +6,7 @@ use crate::lint::finding::Scope;
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::prompt::{Kind, Tier};
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::scene::Sight;
 use crate::lint::window::quoted;
 use crate::lint::words;

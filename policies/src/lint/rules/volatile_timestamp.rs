@@ -9,7 +9,7 @@ use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::json;
 use crate::lint::prompt::Tier;
 use crate::lint::registry::Rule;
-use crate::lint::scene::Report;
+use crate::lint::report::Report;
 use crate::lint::scene::Sight;
 use crate::lint::shape::time::{moment_at, moments};
 use crate::lint::window::quoted;
