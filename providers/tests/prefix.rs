@@ -455,3 +455,76 @@ fn expected_and_reported_agree_within_a_step_on_stable_traffic() {
     }
     assert!(compared > 200, "{compared}");
 }
+
+/// Six conversations of one agent, each with its own line in the system prompt for all its life;
+/// what is told, and whether as a warning.
+fn across(
+    turns: usize,
+    line: impl Fn(usize) -> String,
+    change: impl Fn(usize, &mut conversation::Request),
+) -> Vec<(String, bool)> {
+    let all = load("messages-tau-bench.jsonl", 6, turns);
+    let mut told = Vec::new();
+    let mut run = Run::new(OFFLINE);
+    for (number, conversation) in all.iter().enumerate() {
+        for request in &conversation.requests {
+            let mut request = request.clone();
+            request.system[0].insert_str(0, &format!("{}\n", line(number)));
+            change(number, &mut request);
+            let observed = run.send(&request, Form::Chat, 0);
+            for finding in observed
+                .findings
+                .iter()
+                .filter(|finding| finding.previous.is_some())
+            {
+                let loud = finding.severity >= whippletree_policies::lint::Severity::Warning;
+                told.push((finding.rule.name.to_owned(), loud));
+            }
+        }
+    }
+    told.sort();
+    told.dedup();
+    told
+}
+
+#[test]
+fn what_differs_only_between_conversations_is_found_between_them() {
+    let names = [
+        "Mira Okafor",
+        "Jonas Weber",
+        "Li Na",
+        "Ada Quist",
+        "Omar Haddad",
+        "Yuki Tanaka",
+    ];
+    let same = |_: usize, _: &mut conversation::Request| {};
+    let warned = |name: &str| vec![(name.to_owned(), true)];
+    let advised = |name: &str| vec![(name.to_owned(), false)];
+    assert_eq!(
+        across(8, |n| format!("You help {}.", names[n]), same),
+        warned("user-name")
+    );
+    let tenants = ["nordwind", "acme", "globex", "initech", "umbrella", "hooli"];
+    assert_eq!(
+        across(8, |n| format!("Tenant: {}", tenants[n]), same),
+        warned("user-name")
+    );
+    let label = |n: usize| format!("[variant={}]", ["a1", "b2", "c3", "d4", "e5", "f6"][n]);
+    assert_eq!(across(8, label, same), warned("experiment-label"));
+    let rotated = |n: usize, request: &mut conversation::Request| request.tools.rotate_left(n);
+    assert_eq!(
+        across(8, |_| "You help.".to_owned(), rotated),
+        warned("unsorted-tools")
+    );
+    // The moment and the id with which a conversation begins cost once, and little.
+    let id = |n: usize| format!("<doc 0198a0e1-5e8c-7a3a-8000-{:012x}>", n * 7919 + 1);
+    assert_eq!(across(8, id, same), advised("random-uuid"));
+    let time = |n: usize| format!("Now: 2026-11-30 1{n}:00:07");
+    assert_eq!(across(8, time, same), advised("volatile-timestamp"));
+    // But where each conversation is one call, it costs every time.
+    assert_eq!(across(1, time, same), warned("volatile-timestamp"));
+    assert_eq!(
+        across(8, |_| "Now: 2026-11-30 10:00:07".to_owned(), same),
+        Vec::new()
+    );
+}

@@ -239,8 +239,10 @@ impl TierAlignment<'_> {
         let in_place = |n: usize| kept.binary_search_by_key(&n, |(_, n)| *n).is_ok();
         // What follows the last match was appended, unless it stood near that match before.
         let near = |o: usize, n: usize| {
-            kept.last()
-                .is_none_or(|(last_o, last_n)| n < *last_n || o + 3 >= *last_o)
+            self.tier != Tier::Messages
+                || kept
+                    .last()
+                    .is_none_or(|(last_o, last_n)| n < *last_n || o + 3 >= *last_o)
         };
         pairs
             .iter()
