@@ -44,6 +44,7 @@ pub struct Metrics {
     request_duration: HistogramVec,
     time_to_first_token: HistogramVec,
     gateway_overhead: Histogram,
+    request_failures: IntCounterVec,
     refusals: IntCounterVec,
     refusal_codes: DashMap<String, IntCounter>,
     in_flight: IntGauge,
@@ -113,6 +114,7 @@ impl Metrics {
             request_duration: new.histograms("request_duration_seconds", "From a request's head to its response's end.", &["route"], &seconds)?,
             time_to_first_token: new.histograms("time_to_first_token_seconds", "From a request's head to the first content sent to the client.", &["route"], &seconds)?,
             gateway_overhead: new.histogram("gateway_overhead_seconds", "Time within the gateway that no vendor, wait or client accounts for.", short)?,
+            request_failures: new.int_counters("request_failures_total", "Requests that failed or whose answer broke, by the class of the last attempt's failure.", &["route", "class"])?,
             refusals: new.int_counters("refusals_total", "Requests refused before any attempt, by code.", &["code"])?,
             refusal_codes: DashMap::new(),
             in_flight: new.int_gauge("requests_in_flight", "Client requests that have not ended.")?,
@@ -233,6 +235,13 @@ connections_accepted: new.int_counter("client_connections_total", "Connections t
         );
         self.gateway_overhead
             .observe(exchange.overhead_ms.seconds());
+        if matches!(exchange.outcome, End::Failed | End::Interrupted) {
+            let last = exchange.attempts.last().and_then(|attempt| attempt.class);
+            let class = last.map_or(OTHER, Class::as_str);
+            self.request_failures
+                .with_label_values(&[labels.routes.name(route), class])
+                .inc();
+        }
         if exchange.outcome == End::Refused {
             let code = exchange.error.as_deref().unwrap_or(OTHER);
             count_code(&self.refusals, &self.refusal_codes, code);
