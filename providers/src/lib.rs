@@ -13,8 +13,10 @@
 //! - [`failure`] is what an error came to, [`wait`] how long it asks to wait, and [`mask`] takes
 //!   credentials out of what is passed on;
 //! - [`prices`] finds the price card of a call, and reads the public catalogues;
+//! - [`bedrock`] signs requests to AWS;
 //! - [`prompt`] cuts a body as the vendor's prompt cache sees it.
 
+pub mod bedrock;
 pub mod decoder;
 pub mod envelope;
 pub mod failure;
