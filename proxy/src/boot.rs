@@ -19,6 +19,7 @@ use crate::api::body::Body;
 use crate::config::Config;
 use crate::config::load::Loaded;
 use crate::config::reload::{Follower, Live, Refused};
+use crate::credentials::tokens::keep_fresh;
 use crate::gateway::Gateway;
 use crate::pipeline;
 use crate::server::{self, Counts, Handler, Listener, Peer, Running, Upload};
@@ -205,7 +206,7 @@ impl Whippletree {
         ));
         let threads = vec![
             admin::start(admin_listener, state, stop.clone())?,
-            watch(Arc::clone(&live), stop.clone())?,
+            watch(Arc::clone(&gateway), Arc::clone(&live), stop.clone())?,
         ];
         Ok(Self {
             gateway,
@@ -279,8 +280,12 @@ fn attend(gateway: &Gateway, data: &Running) {
     data.on_each_worker(move || pools.iter().for_each(|pool| pool.attend()));
 }
 
-/// The thread that watches for changes of the configuration.
-fn watch(live: Arc<Live>, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+/// The thread that watches for changes of the configuration, and keeps tokens fresh.
+fn watch(
+    gateway: Arc<Gateway>,
+    live: Arc<Live>,
+    stop: CancellationToken,
+) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -290,6 +295,7 @@ fn watch(live: Arc<Live>, stop: CancellationToken) -> io::Result<JoinHandle<()>>
             runtime.block_on(async {
                 tokio::select! {
                     () = live.watch() => {}
+                    () = keep_fresh(|| gateway.snapshot().token_sources().cloned().collect()) => {}
                     () = stop.cancelled() => {}
                 }
             });

@@ -12,7 +12,9 @@ use dashmap::DashMap;
 use whippletree_policies::ids::{ProviderId, RouteId, TargetId};
 
 use crate::api::models::Model;
+use crate::config::credential::{Credential, Grant};
 use crate::config::{Config, Provider, Route, RouteTarget};
+use crate::credentials::tokens::TokenSource;
 use crate::exchange::Exchange;
 use crate::limits::Limiters;
 use crate::pipeline::share::Calls;
@@ -53,6 +55,8 @@ pub struct Snapshot {
     /// The configuration.
     pub config: Arc<Config>,
     pools: HashMap<ProviderId, Arc<Pool>>,
+    /// By the grant's fingerprint.
+    tokens: HashMap<[u8; 32], Arc<TokenSource>>,
     direct: DashMap<String, Arc<Route>>,
     models: Vec<Model>,
 }
@@ -135,10 +139,12 @@ impl Snapshot {
             };
             pools.insert(provider.id.clone(), pool);
         }
+        let tokens = tokens(&config, before)?;
         let models = models(&config);
         Ok(Self {
             config,
             pools,
+            tokens,
             direct: DashMap::new(),
             models,
         })
@@ -157,6 +163,16 @@ impl Snapshot {
     /// The connections to a provider of this snapshot.
     pub fn pool(&self, provider: &ProviderId) -> Option<&Arc<Pool>> {
         self.pools.get(provider)
+    }
+
+    /// Where the tokens of a grant of this snapshot come from.
+    pub fn tokens(&self, grant: &Grant) -> Option<&Arc<TokenSource>> {
+        self.tokens.get(&grant.fingerprint)
+    }
+
+    /// All sources of tokens.
+    pub fn token_sources(&self) -> impl Iterator<Item = &Arc<TokenSource>> {
+        self.tokens.values()
     }
 
     /// All pools, by provider.
@@ -213,6 +229,29 @@ impl Snapshot {
             settings,
         })
     }
+}
+
+/// Sources of grants that did not change are kept, with their tokens.
+fn tokens(
+    config: &Config,
+    before: Option<&Snapshot>,
+) -> Result<HashMap<[u8; 32], Arc<TokenSource>>, TlsError> {
+    let mut tokens = HashMap::new();
+    let credentials = config
+        .providers
+        .values()
+        .flat_map(|provider| &provider.keys);
+    for credential in credentials {
+        let Credential::Grant(grant) = credential else {
+            continue;
+        };
+        let source = match before.and_then(|before| before.tokens(grant)) {
+            Some(kept) => Arc::clone(kept),
+            None => Arc::new(TokenSource::new(Arc::clone(grant), config.server.workers)?),
+        };
+        tokens.insert(grant.fingerprint, source);
+    }
+    Ok(tokens)
 }
 
 fn models(config: &Config) -> Vec<Model> {

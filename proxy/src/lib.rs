@@ -10,6 +10,7 @@ pub mod boot;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod credentials;
 pub mod exchange;
 pub mod explain;
 pub mod gateway;

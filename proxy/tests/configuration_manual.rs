@@ -103,9 +103,13 @@ impl<'a> Manual<'a> {
     /// The tables that a key's value is or holds, by their names.
     fn tables_within(&self, path: &str, schema: &'a Value) -> Vec<(String, &'a Value)> {
         let schema = self.follow(schema);
-        // Explained once at the top.
+        // Secrets are explained once at the top; what other credentials are made with is not.
         if schema.get("x-expected").is_some() {
-            return Vec::new();
+            let properties = schema.get("properties").and_then(Value::as_object);
+            let within = |(key, property): (&String, &'a Value)| {
+                self.tables_within(&format!("{path}.{key}"), property)
+            };
+            return properties.into_iter().flatten().flat_map(within).collect();
         }
         if schema.get("properties").is_some() {
             return vec![(path.to_owned(), schema)];

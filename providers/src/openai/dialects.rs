@@ -159,6 +159,13 @@ pub static DIALECTS: &[Dialect] = &[
         output_limit: OutputLimit::MaxCompletionTokens,
         ..TYPICAL
     },
+    // The endpoint below `/openai/v1` of `bedrock-runtime`; each region has its own.
+    Dialect {
+        kind: "bedrock-openai",
+        key_env: Some("AWS_BEARER_TOKEN_BEDROCK"),
+        terminator: Terminator::FinishReason,
+        ..TYPICAL
+    },
     Dialect {
         kind: "cerebras",
         base_url: Some("https://api.cerebras.ai/v1"),
@@ -280,6 +287,12 @@ pub static DIALECTS: &[Dialect] = &[
         base_url: Some("https://api.together.xyz/v1"),
         key_env: Some("TOGETHER_API_KEY"),
         apis: CLASSIC,
+        ..TYPICAL
+    },
+    // `…/projects/PROJECT/locations/LOCATION/endpoints/openapi`, with models such as `google/NAME`.
+    Dialect {
+        kind: "vertex-openai",
+        usage: UsageQuirk::RestIsOutput,
         ..TYPICAL
     },
     Dialect {

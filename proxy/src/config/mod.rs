@@ -4,6 +4,7 @@
 //! value that exists is valid. One request sees one [`Config`] from start to end; a reload swaps the
 //! whole.
 
+pub mod credential;
 pub mod diagnostics;
 pub mod document;
 pub mod environment;
@@ -28,7 +29,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use whippletree_policies::ids::{KeyId, ProviderId, RouteId, TargetId, TenantId};
 use whippletree_policies::task::runaway::RunawayPolicy;
@@ -187,7 +187,7 @@ pub struct Provider {
     /// `http` or `https`.
     pub base_url: http::Uri,
     /// Credentials in order of use. Empty: requests carry none.
-    pub keys: Vec<SecretString>,
+    pub keys: Vec<credential::Credential>,
     /// How long each phase of a call may take.
     pub timeouts: Timeouts,
     /// Connections.

@@ -149,7 +149,11 @@ impl<'a> Shape<'a> {
         }
         let names = self.property_names();
         let quoted: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
-        Some(quoted.join(" and "))
+        let (last, others) = quoted.split_last()?;
+        Some(match others {
+            [] => last.clone(),
+            others => format!("{} and {last}", others.join(", ")),
+        })
     }
 
     /// The shape of an array's elements.

@@ -7,7 +7,7 @@ use whippletree_providers::provider;
 use crate::exchange::Api;
 
 /// Kinds of the documented form whose dialect is not built yet.
-const UNAVAILABLE: [&str; 4] = ["anthropic", "bedrock", "gemini", "vertex"];
+const UNAVAILABLE: [&str; 1] = ["anthropic"];
 
 /// The vendor of a kind.
 pub fn vendor_of(kind: &str) -> Option<&'static Dialect> {
@@ -43,6 +43,12 @@ pub fn why_not(kind: &str) -> Option<&'static str> {
     match kind {
         "gemini" => Some(
             "Gemini's own dialect is not available yet: \"gemini-openai\" is the one it shares with OpenAI",
+        ),
+        "bedrock" => Some(
+            "Bedrock's own form (Converse) is not available yet: \"bedrock-openai\" is the one it shares with OpenAI",
+        ),
+        "vertex" => Some(
+            "Vertex AI's own form is not available yet: \"vertex-openai\" is the one it shares with OpenAI",
         ),
         kind => UNAVAILABLE
             .contains(&kind)

@@ -11,7 +11,7 @@ use whippletree_policies::attempt::{
     self, Attempts, Defeat, Event, RetryPolicy, Send, Step, Verdict,
 };
 use whippletree_policies::ids::{KeyIndex, TenantId};
-use whippletree_policies::outcome::{Class, Outcome};
+use whippletree_policies::outcome::{Class, Outcome, Sent};
 use whippletree_policies::retry::backoff::Backoff;
 use whippletree_policies::route::plan::{Candidate, Choice};
 use whippletree_providers::envelope::Envelope;
@@ -25,6 +25,7 @@ use crate::api::headers;
 use crate::api::rejection::Rejection;
 use crate::clock;
 use crate::config::{Ambiguous, Config, Provider, Retry};
+use crate::credentials;
 use crate::state::State;
 use crate::upstream::{Call as Outbound, UpstreamBody};
 
@@ -178,7 +179,7 @@ pub(super) async fn relay(
     let key = KeyIndex(0);
     let target = &planned.target.id;
     let request_bytes = body.len() as u64;
-    let outbound = encode::relay(call, envelope, body, planned, key);
+    let mut outbound = encode::relay(call, envelope, body, planned);
     settlement.send(
         target,
         key_of(&planned.target.provider, key),
@@ -187,7 +188,14 @@ pub(super) async fn relay(
         request_bytes,
     );
     let in_flight = call.gateway.state.enter(target);
-    match pool.send(outbound).await {
+    let sent = match authorize(call, planned, key, &mut outbound).await {
+        Ok(()) => {
+            let sent = pool.send(outbound).await;
+            sent.map_err(|error| judge::unreached(&error))
+        }
+        Err(setback) => Err(setback),
+    };
+    match sent {
         Ok(answer) => {
             settlement.answered(answer.status.as_u16());
             settlement.target(target, false);
@@ -199,8 +207,7 @@ pub(super) async fn relay(
                 body,
             })
         }
-        Err(error) => {
-            let setback = judge::unreached(&error);
+        Err(setback) => {
             if setback.is_saturated() {
                 settlement.attempt_unsent();
                 let provider = planned.target.provider.id.clone();
@@ -304,15 +311,40 @@ async fn once(
     let Some(pool) = call.snapshot.pool(&planned.target.provider.id) else {
         return Err(Setback::of(Class::Other));
     };
-    let mut outbound: Outbound =
-        encode::model_call(call, asked.api, asked.envelope, planned, send.key);
+    let mut outbound: Outbound = encode::model_call(call, asked.api, asked.envelope, planned);
+    authorize(call, planned, send.key, &mut outbound).await?;
     outbound.give_up_at = Some(send.give_up_at);
     let answer = pool
         .send(outbound)
         .await
         .map_err(|error| judge::unreached(&error))?;
     settlement.answered(answer.status.as_u16());
-    judge::read(call, asked, planned, answer, settlement).await
+    let read = judge::read(call, asked, planned, answer, settlement).await;
+    if let Err(setback) = &read
+        && setback.failure.class == Class::VendorAuth
+    {
+        credentials::refused(&call.snapshot, &planned.target.provider, send.key);
+    }
+    read
+}
+
+/// Puts the credential on a call. What fails here has not been sent, so it may be tried again.
+async fn authorize(
+    call: &Call,
+    planned: &Planned,
+    key: KeyIndex,
+    outbound: &mut Outbound,
+) -> Result<(), Setback> {
+    let provider = &planned.target.provider;
+    let auth = encode::dialect(provider).auth;
+    let given = credentials::authorize(&call.snapshot, provider, auth, key, outbound);
+    given.await.map_err(|error| {
+        let reason = &error as &dyn std::error::Error;
+        tracing::warn!(error = reason, provider = %provider.id, "no credential for a request");
+        let mut setback = Setback::of(error.class());
+        setback.failure.sent = Sent::Nothing;
+        setback
+    })
 }
 
 /// Tells the machine that the client left, when the future that sends is dropped.

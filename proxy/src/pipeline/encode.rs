@@ -1,13 +1,12 @@
-//! A request as one target gets it: the client's bytes, spliced.
+//! A request as one target gets it: the client's bytes, spliced. Its credential comes last, from
+//! [`crate::credentials`].
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::HeaderValue;
 use http::uri::PathAndQuery;
-use secrecy::ExposeSecret;
-use whippletree_policies::ids::KeyIndex;
 use whippletree_providers::envelope::{Edits, Envelope};
 use whippletree_providers::openai::dialects::{self, Dialect, StreamOptionsSupport};
-use whippletree_providers::provider::{Api, Auth};
+use whippletree_providers::provider::Api;
 
 use super::Call;
 use super::plan::Planned;
@@ -27,7 +26,6 @@ pub(super) fn model_call(
     api: Api,
     envelope: &Envelope,
     planned: &Planned,
-    key: KeyIndex,
 ) -> Outbound {
     let target = &planned.target;
     let dialect = dialect(&target.provider);
@@ -43,15 +41,7 @@ pub(super) fn model_call(
     let body = edits.apply(envelope).into_chunks();
     let base = base_path(&target.provider);
     let path = dialect.url(base, api, &target.model);
-    outbound(
-        call,
-        &target.provider,
-        dialect,
-        key,
-        http::Method::POST,
-        &path,
-        body,
-    )
+    outbound(call, &target.provider, http::Method::POST, &path, body)
 }
 
 /// A path that the gateway does not know, as it came.
@@ -60,7 +50,6 @@ pub(super) fn relay(
     envelope: Option<&Envelope>,
     body: Bytes,
     planned: &Planned,
-    key: KeyIndex,
 ) -> Outbound {
     let target = &planned.target;
     let chunks = match envelope {
@@ -78,12 +67,9 @@ pub(super) fn relay(
         path.push('?');
         path.push_str(query);
     }
-    let dialect = dialect(&target.provider);
     outbound(
         call,
         &target.provider,
-        dialect,
-        key,
         call.head.method.clone(),
         &path,
         chunks,
@@ -98,29 +84,11 @@ fn base_path(provider: &Provider) -> &str {
 fn outbound(
     call: &Call,
     provider: &Provider,
-    dialect: &Dialect,
-    key: KeyIndex,
     method: http::Method,
     path: &str,
     body: Vec<Bytes>,
 ) -> Outbound {
     let mut map = headers::to_vendor(&call.head.headers);
-    if let Some(secret) = provider.keys.get(usize::from(key.0)) {
-        let (name, value) = match dialect.auth {
-            Auth::Bearer => (
-                header::AUTHORIZATION,
-                format!("Bearer {}", secret.expose_secret()),
-            ),
-            Auth::Header(name) => (
-                HeaderName::from_static(name),
-                secret.expose_secret().to_owned(),
-            ),
-        };
-        if let Ok(mut value) = HeaderValue::try_from(value) {
-            value.set_sensitive(true);
-            map.insert(name, value);
-        }
-    }
     // A nested gateway must not retry what this one will.
     map.insert(headers::WT_ATTEMPT_OWNER, HeaderValue::from_static("1"));
     let path = PathAndQuery::try_from(path).unwrap_or(PathAndQuery::from_static("/"));

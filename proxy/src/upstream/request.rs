@@ -60,6 +60,11 @@ impl RequestBody {
         self.left == 0
     }
 
+    /// What is left of it, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        self.pieces.iter()
+    }
+
     /// Lets `line` see the progress.
     pub(super) fn attach(&mut self, line: &Arc<Line>) {
         line.begin_body(self.is_empty());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::config::secret::SecretSource;
+use crate::config::secret::KeySource;
 use crate::config::values::{BaseUrl, Written};
 use crate::config::{PoolSettings, Timeouts};
 
@@ -22,7 +22,7 @@ pub struct ProviderTable {
     /// Credentials, in order of use: the next one is tried while an earlier one is limited or
     /// refused. Empty: requests carry none.
     #[serde(default)]
-    pub keys: Vec<SecretSource>,
+    pub keys: Vec<KeySource>,
     /// How long each phase of a call may take.
     #[serde(default)]
     pub timeouts: TimeoutsTable,

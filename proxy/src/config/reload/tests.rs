@@ -169,7 +169,8 @@ fn a_changed_secret_is_a_new_generation() {
     assert!(matches!(reloaded, Reloaded::Changed { generation: 3, .. }));
     let applied = setting.live.applied();
     let provider = applied.loaded.config.providers.values().next().unwrap();
-    assert_eq!(provider.keys[0].expose_secret(), "second-secret");
+    let key = provider.keys[0].as_key().unwrap();
+    assert_eq!(key.expose_secret(), "second-secret");
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -5,6 +5,7 @@
 //! check reports and goes on, so one run finds all faults. A part that was dropped for a fault of
 //! form is not reported again where others refer to it.
 
+mod credentials;
 mod providers;
 mod routes;
 mod tenants;
@@ -310,8 +311,8 @@ impl Resolver<'_> {
         path
     }
 
-    /// A secret, read from where it is; `None` when it is not there.
-    fn secret(&mut self, at: &Path, source: &SecretSource) -> Option<SecretString> {
+    /// A secret of any form, read from where it is; `None` when it is not there.
+    fn secret_text(&mut self, at: &Path, source: &SecretSource) -> Option<SecretString> {
         let text = match source {
             SecretSource::Literal(text) => {
                 if !self.literals {
@@ -358,13 +359,19 @@ impl Resolver<'_> {
             }
             return None;
         }
-        // It will stand in a header.
+        Some(SecretString::from(text))
+    }
+
+    /// A secret that will stand in a header.
+    fn secret(&mut self, at: &Path, source: &SecretSource) -> Option<SecretString> {
+        let secret = self.secret_text(at, source)?;
+        let text = secret.expose_secret();
         if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             let fault = self.value_fault(at, format!("the secret of `{at}` cannot be sent"));
             fault.expected = Some("expected visible ASCII characters without spaces".to_owned());
             return None;
         }
-        Some(SecretString::from(text))
+        Some(secret)
     }
 
     /// Reports a name that is there already.

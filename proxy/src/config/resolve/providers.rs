@@ -37,7 +37,9 @@ impl Resolver<'_> {
             .keys
             .iter()
             .enumerate()
-            .filter_map(|(index, source)| self.secret(&at.key("keys").index(index), source))
+            .filter_map(|(index, source)| {
+                self.credential(&at.key("keys").index(index), vendor.kind, source)
+            })
             .collect();
         let base_url = self.base_url(at, table, vendor)?;
         let loopback = base_url.host().is_some_and(is_loopback);
@@ -64,7 +66,7 @@ impl Resolver<'_> {
         })
     }
 
-    fn authority(&mut self, at: &Path, path: &str) -> PathBuf {
+    pub(super) fn authority(&mut self, at: &Path, path: &str) -> PathBuf {
         let at = at.key("ca");
         let before = self.faults.len();
         let path = self.readable(&at, path);
@@ -167,7 +169,7 @@ fn timeouts(table: &TimeoutsTable) -> Timeouts {
 }
 
 /// Whether a URL's host is this machine.
-fn is_loopback(host: &str) -> bool {
+pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let address = bare.parse::<std::net::IpAddr>();
     address.map_or(host == "localhost", |address| address.is_loopback())

@@ -124,7 +124,10 @@ fn a_whole_file_becomes_a_configuration() {
 
     let openai = &config.providers[&"openai".into()];
     assert_eq!(openai.base_url, "https://api.openai.com/v1");
-    assert_eq!(openai.keys[0].expose_secret(), "sk-test-0123456789abcdef");
+    assert_eq!(
+        openai.keys[0].as_key().unwrap().expose_secret(),
+        "sk-test-0123456789abcdef"
+    );
     assert_eq!(openai.timeouts.connect.as_secs(), 2);
     assert_eq!(openai.timeouts.idle.as_secs(), 120);
     assert_eq!(openai.apis, [Api::Chat]);
@@ -387,7 +390,10 @@ fn a_literal_secret_needs_a_word_at_the_top() {
     assert!(resolve_here(text).config.is_none());
     let config = config(&format!("allow_literal_secrets = true\n{text}"));
     let key = &config.providers[&"openai".into()].keys[0];
-    assert_eq!(key.expose_secret(), "sk-literal-0123456789");
+    assert_eq!(
+        key.as_key().unwrap().expose_secret(),
+        "sk-literal-0123456789"
+    );
     assert!(!format!("{config:?}").contains("sk-literal"));
 }
 
