@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 use serde_json::json;
+use whippletree_loadtest::bench::instructions::Figures;
 use whippletree_loadtest::bench::{self, relay};
 use whippletree_loadtest::cases::{self, Outcome};
 use whippletree_loadtest::scenario;
@@ -60,6 +61,21 @@ enum Command {
     Cases(CaseArguments),
     /// Measures the gateway beside nginx, a bare relay and none (example: `bench --seconds 5 --check`)
     Bench(BenchArguments),
+    /// Counts the gateway's instructions per request and compares them with the recorded ones (example: `instructions --record`)
+    Instructions {
+        /// The gateway's executable; `whippletree` beside this one when absent
+        #[arg(long)]
+        gateway: Option<PathBuf>,
+        /// The recorded figures
+        #[arg(long, default_value = "loadtest/instructions.toml")]
+        figures: PathBuf,
+        /// Records the figures instead
+        #[arg(long)]
+        record: bool,
+        /// Keeps what callgrind wrote in this folder, for `callgrind_annotate`
+        #[arg(long)]
+        profiles: Option<PathBuf>,
+    },
     /// Plays scenarios and audits the books (example: `scenario loadtest/scenarios/outage.toml`)
     Scenario {
         /// Their files
@@ -136,7 +152,7 @@ struct BenchArguments {
     /// Connections of the client
     #[arg(long, default_value_t = 32)]
     connections: usize,
-    /// Exits with 1 when the gateway costs more than twice nginx's processor time
+    /// Exits with 1 when the gateway costs more than twice nginx's processor time, or weighs too much
     #[arg(long)]
     check: bool,
     /// Prints JSON
@@ -224,6 +240,15 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
                 Ok(code)
             }
             Command::Bench(arguments) => measure(arguments).await,
+            Command::Instructions {
+                gateway,
+                figures,
+                record,
+                profiles,
+            } => {
+                let gateway = gateway_or_default(gateway)?;
+                count_instructions(&gateway, &figures, record, profiles.as_deref()).await
+            }
             Command::Relay {
                 listen,
                 upstream,
@@ -347,6 +372,39 @@ async fn measure(arguments: BenchArguments) -> anyhow::Result<ExitCode> {
     }
     let failed = arguments.check && !verdicts.iter().all(bench::Verdict::holds);
     Ok(if failed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}
+
+/// Counts instructions, and records them or compares them.
+async fn count_instructions(
+    gateway: &Path,
+    file: &Path,
+    record: bool,
+    profiles: Option<&Path>,
+) -> anyhow::Result<ExitCode> {
+    let counted = Figures::count(gateway, profiles, |line| println!("  {line}")).await?;
+    println!("counted with {}", counted.counted_with);
+    if record {
+        std::fs::write(file, counted.text())
+            .with_context(|| format!("writing {}", file.display()))?;
+    }
+    let recorded = Figures::read(file)?;
+    if counted.counted_with != recorded.counted_with {
+        println!(
+            "the figures were recorded with {}: they bind less closely",
+            recorded.counted_with
+        );
+    }
+    let compared = counted.beside(&recorded);
+    for one in &compared {
+        println!("{one}");
+    }
+    let failed = compared.iter().filter(|one| !one.holds()).count();
+    println!("{} passed, {failed} failed", compared.len() - failed);
+    Ok(if failed > 0 {
         ExitCode::FAILURE
     } else {
         ExitCode::SUCCESS

@@ -14,6 +14,7 @@ pub mod credentials;
 pub mod exchange;
 pub mod explain;
 pub mod gateway;
+pub mod json;
 pub mod keys;
 pub mod limits;
 pub mod lint;

@@ -6,27 +6,45 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dashmap::DashMap;
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use whippletree_policies::ids::TenantId;
 
 use crate::api::rejection::Rejection;
+use crate::clock;
 use crate::config::{Limits, Tenant};
 
 /// The limiters of all tenants; they outlive reloads as long as the tenant's limits do not change.
 #[derive(Debug, Default)]
 pub struct Limiters {
     tenants: DashMap<TenantId, Arc<TenantLimiter>>,
-    clock: DefaultClock,
 }
+
+/// Time since the process's start, by the clock that everything here goes by. (Governor's own reads
+/// the processor's counter, for which it measures 200 ms long at every start.)
+#[derive(Clone, Copy, Debug, Default)]
+struct OurClock;
+
+impl Clock for OurClock {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(clock::now().0)
+    }
+}
+
+type Rate = RateLimiter<NotKeyed, InMemoryState, OurClock, NoOpMiddleware<Duration>>;
 
 #[derive(Debug)]
 struct TenantLimiter {
     limits: Limits,
-    rate: Option<(NonZeroU32, DefaultDirectRateLimiter)>,
+    rate: Option<(NonZeroU32, Rate)>,
     concurrent: Option<(NonZeroU32, Arc<Semaphore>)>,
 }
 
@@ -53,7 +71,7 @@ impl Limiters {
                     limit: "concurrent",
                     allowed: allowed.get(),
                     // Nobody knows when one of the others ends; a second is a polite guess.
-                    retry_after: std::time::Duration::from_secs(1),
+                    retry_after: Duration::from_secs(1),
                 })?)
             }
             None => None,
@@ -62,7 +80,7 @@ impl Limiters {
             rate.check().map_err(|not_until| Rejection::RateLimited {
                 limit: "requests_per_minute",
                 allowed: allowed.get(),
-                retry_after: not_until.wait_time_from(self.clock.now()),
+                retry_after: not_until.wait_time_from(OurClock.now()),
             })?;
         }
         Ok(Place { _permit: permit })
@@ -84,9 +102,12 @@ impl TenantLimiter {
     fn new(limits: Limits) -> Self {
         Self {
             limits,
-            rate: limits
-                .requests_per_minute
-                .map(|n| (n, RateLimiter::direct(Quota::per_minute(n)))),
+            rate: limits.requests_per_minute.map(|n| {
+                (
+                    n,
+                    RateLimiter::direct_with_clock(Quota::per_minute(n), OurClock),
+                )
+            }),
             concurrent: limits.concurrent.map(|n| {
                 let permits = usize::try_from(n.get()).unwrap_or(Semaphore::MAX_PERMITS);
                 (

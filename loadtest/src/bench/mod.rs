@@ -7,6 +7,7 @@
 pub mod bodies;
 pub mod cpu;
 pub mod driver;
+pub mod instructions;
 pub mod relay;
 pub mod report;
 pub mod streams;
@@ -55,6 +56,9 @@ fn completion() -> Script {
     )])
 }
 
+/// How long the subjects stand idle before their memory is weighed.
+const SETTLING: Duration = Duration::from_secs(1);
+
 /// Measures all subjects; `say` gets a line about each step.
 ///
 /// # Errors
@@ -85,6 +89,14 @@ pub async fn run(options: &Options, mut say: impl FnMut(&str)) -> anyhow::Result
         report: Report::default(),
         sent: 0,
     };
+    // A process that has just started is still busy with that.
+    tokio::time::sleep(SETTLING).await;
+    for subject in &subjects {
+        if !subject.pids().is_empty() {
+            let bytes = subject.resident_bytes()?;
+            bench.note(subject, "memory idle", count(bytes / 1024));
+        }
+    }
     for round in 1..=options.rounds.max(1) {
         for subject in &subjects {
             say(&format!("round {round}: {}", subject.name));
@@ -230,7 +242,7 @@ impl Bench<'_> {
         self.sent += 1_000_000;
         let during = subject.resident_bytes()?;
         drop(open);
-        self.note(subject, "memory at rest", count(before / 1024));
+        self.note(subject, "memory after load", count(before / 1024));
         let grown = count(during.saturating_sub(before)) / 1024.0;
         self.note(
             subject,

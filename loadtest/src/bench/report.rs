@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What is measured, in the order of the report: name, unit, and whether the direct way's value is
 /// taken off to give what the proxy adds.
-const ROWS: [(&str, &str, Shown); 14] = [
+const ROWS: [(&str, &str, Shown); 15] = [
     ("chat p50", "µs", Shown::Added),
     ("chat p99", "µs", Shown::Added),
     ("chat cpu", "µs/request", Shown::Ratio),
@@ -18,11 +18,18 @@ const ROWS: [(&str, &str, Shown); 14] = [
     ("stream lateness p50", "µs", Shown::Added),
     ("stream lateness p99", "µs", Shown::Added),
     ("stream cpu", "µs/event", Shown::Ratio),
-    ("memory at rest", "KiB", Shown::Plain),
+    ("memory idle", "KiB", Shown::Plain),
+    ("memory after load", "KiB", Shown::Plain),
     ("memory per idle stream", "KiB", Shown::Ratio),
     ("failed", "requests", Shown::Plain),
     ("broken streams", "streams", Shown::Plain),
 ];
+
+/// The most resident memory of an idle gateway, in KiB: 30 MB.
+const IDLE_KIB: f64 = 30e6 / 1024.0;
+
+/// The most for each open and silent stream, in KiB: 60 KB.
+const STREAM_KIB: f64 = 60e3 / 1024.0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shown {
@@ -84,16 +91,24 @@ impl Report {
         Some(upper)
     }
 
-    /// The gateway's processor time against nginx's.
+    /// The gateway's processor time against nginx's, and its memory.
     pub fn verdicts(&self) -> Vec<Verdict> {
-        ["chat cpu", "agent cpu"]
-            .into_iter()
-            .map(|name| Verdict {
-                name: format!("{name}: whippletree / nginx"),
-                got: self.ratio("whippletree", name),
-                most: 2.0,
-            })
-            .collect()
+        let ratio = |name| Verdict {
+            name: format!("{name}: whippletree / nginx"),
+            got: self.ratio("whippletree", name),
+            most: 2.0,
+        };
+        let weight = |name, most| Verdict {
+            name: format!("{name}: whippletree (KiB)"),
+            got: self.median("whippletree", name),
+            most,
+        };
+        vec![
+            ratio("chat cpu"),
+            ratio("agent cpu"),
+            weight("memory idle", IDLE_KIB),
+            weight("memory per idle stream", STREAM_KIB),
+        ]
     }
 
     fn ratio(&self, subject: &str, name: &str) -> Option<f64> {

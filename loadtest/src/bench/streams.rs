@@ -25,6 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A vendor's stream whose events say when they were written.
 pub fn script() -> Script {
+    script_of(EVENTS, EVERY_MS)
+}
+
+/// The same with this many events, this many milliseconds apart.
+pub fn script_of(events: u64, every_ms: u64) -> Script {
     let chunk = |delta: &str, rest: &str| {
         format!(
             "data: {{\"id\":\"chatcmpl-b\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
@@ -35,9 +40,9 @@ pub fn script() -> Script {
     let mut reply = Reply::events([chunk("\"role\":\"assistant\",\"content\":\"\"", "")]);
     if let Some(writes) = &mut reply.writes {
         writes.push(Write::Repeat {
-            repeat_every_ms: EVERY_MS,
+            repeat_every_ms: every_ms,
             write: chunk("\"content\":\"word {i} \"", ",\"t\":{t}"),
-            times: EVENTS,
+            times: events,
         });
         writes.push(Write::Text(stop));
         writes.push(Write::Text("data: [DONE]\n\n".to_owned()));
@@ -64,7 +69,7 @@ pub struct Streamed {
 }
 
 /// A streaming request's bytes.
-fn request(body: &Body, headers: &[(String, String)], number: u64) -> Vec<u8> {
+pub(super) fn request(body: &Body, headers: &[(String, String)], number: u64) -> Vec<u8> {
     let text = String::from_utf8_lossy(&body.numbered(number)).into_owned();
     let text = text.replacen('{', "{\"stream\":true,", 1);
     let headers: Vec<(&str, &str)> = headers

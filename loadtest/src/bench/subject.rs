@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use sha2::{Digest as _, Sha256};
 
 use super::cpu::{self, Busy};
@@ -16,6 +16,9 @@ use crate::clock;
 
 /// The key that every client shows, to the gateway and to those that do not ask.
 pub const KEY: &str = "sk-bench-client-0123456789abcdef";
+
+/// How long a subject may take to start; under valgrind all takes fifty times as long.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Something to send requests to.
 #[derive(Debug)]
@@ -133,6 +136,37 @@ impl Subject {
     ///
     /// When it does not start.
     pub async fn gateway(binary: &Path, vendor: SocketAddr) -> anyhow::Result<Self> {
+        Self::serve(Command::new(binary), vendor, "", "warn").await
+    }
+
+    /// The same with one worker and a log line for every request, its instructions counted by
+    /// callgrind into `counts`.
+    ///
+    /// # Errors
+    ///
+    /// When valgrind is not installed, or the gateway does not start under it.
+    pub async fn counted(binary: &Path, vendor: SocketAddr, counts: &Path) -> anyhow::Result<Self> {
+        let mut out = std::ffi::OsString::from("--callgrind-out-file=");
+        out.push(counts);
+        let mut command = Command::new("valgrind");
+        // Threads take turns: the count is then the same whichever would have run first.
+        command
+            .args([
+                "--tool=callgrind",
+                "--fair-sched=yes",
+                "--separate-threads=no",
+            ])
+            .arg(out)
+            .arg(binary);
+        Self::serve(command, vendor, "workers = 1\n", "info").await
+    }
+
+    async fn serve(
+        mut command: Command,
+        vendor: SocketAddr,
+        server: &str,
+        log: &str,
+    ) -> anyhow::Result<Self> {
         let (folder, addr, admin) = (folder("gateway")?, free_port()?, free_port()?);
         let digest = Sha256::digest(KEY.as_bytes());
         let hex = digest
@@ -141,8 +175,8 @@ impl Subject {
             .collect::<Vec<_>>()
             .concat();
         let config = format!(
-            "allow_literal_secrets = true\n[server]\nlisten = \"{addr}\"\n[admin]\nlisten = \"{admin}\"\n\
-             [store]\npath = \"{}/bench.db\"\n[telemetry]\nlog = \"warn\"\n\
+            "allow_literal_secrets = true\n[server]\nlisten = \"{addr}\"\n{server}[admin]\nlisten = \"{admin}\"\n\
+             [store]\npath = \"{}/bench.db\"\n[telemetry]\nlog = \"{log}\"\n\
              [prices]\nunknown_model = {{ input = \"1.00\", output = \"2.00\", per = 1_000_000 }}\n\
              [providers.v]\nkind = \"openai\"\nbase_url = \"http://{vendor}/v1\"\nkeys = [\"sk-vendor\"]\n\
              [routes.m]\ntargets = [\"v/m\"]\n\
@@ -151,9 +185,25 @@ impl Subject {
         );
         let path = folder.join("whippletree.toml");
         std::fs::write(&path, config)?;
-        let mut command = Command::new(binary);
         command.arg("serve").arg("--config").arg(&path);
         start("whippletree", command, folder, addr, admin).await
+    }
+
+    /// Asks it to stop and waits until it has, however long that takes.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be asked, or did not end well.
+    pub fn stop(mut self) -> anyhow::Result<()> {
+        let Some(process) = &mut self.process else {
+            return Ok(());
+        };
+        let pid = process.child.id().to_string();
+        let asked = Command::new("kill").arg(pid).status()?;
+        ensure!(asked.success(), "{} cannot be stopped", self.name);
+        let status = process.child.wait()?;
+        ensure!(status.success(), "{} ended with {status}", self.name);
+        Ok(())
     }
 
     /// Its processes.
@@ -210,7 +260,7 @@ async fn start(
         Ended::Refused | Ended::Reset
     ) {
         let waited = clock::now().saturating_duration_since(begun);
-        if process.child.try_wait()?.is_some() || waited > Duration::from_secs(15) {
+        if process.child.try_wait()?.is_some() || waited > PATIENCE {
             let said = std::fs::read_to_string(process.folder.join("output")).unwrap_or_default();
             bail!("{name} did not start: {said}");
         }
@@ -223,7 +273,7 @@ async fn start(
     })
 }
 
-fn folder(name: &str) -> anyhow::Result<PathBuf> {
+pub(super) fn folder(name: &str) -> anyhow::Result<PathBuf> {
     let name = format!(
         "whippletree-bench-{name}-{}-{:x}",
         std::process::id(),

@@ -45,7 +45,12 @@ fn close_by_blocks(bytes: &[u8], start: usize) -> Result<(usize, bool), usize> {
         let quotes = marks.quote & !escaped;
         // The bits below the closing quote, or all of them.
         let inside = (quotes & quotes.wrapping_neg()).wrapping_sub(1);
-        let unusual = (escaped & !marks.usual_escape | marks.control) & inside;
+        let usual = if escaped == 0 {
+            0
+        } else {
+            usual_escapes(block)
+        };
+        let unusual = (escaped & !usual | marks.control) & inside;
         if unusual != 0 {
             check_unusual(bytes, at, unusual, marks.control)?;
         }
@@ -62,8 +67,6 @@ fn close_by_blocks(bytes: &[u8], start: usize) -> Result<(usize, bool), usize> {
 struct Marks {
     quote: u64,
     backslash: u64,
-    /// A byte that may follow a backslash and often does: `n`, a quote or a backslash.
-    usual_escape: u64,
     /// Nonzero when there is a control character.
     control: u64,
 }
@@ -72,25 +75,35 @@ impl Marks {
     #[inline]
     fn of(block: &[[u8; 32]; 2]) -> Self {
         let halves = block.map(u8x32::new);
-        let equal = |byte: u8| {
-            let byte = u8x32::splat(byte);
-            halves.map(|half| half.simd_eq(byte))
-        };
         let [low, high] = halves.map(|half| half.min(u8x32::splat(0x1f)).simd_eq(half));
         let control = if (low | high).to_bitmask() == 0 {
             0
         } else {
             mask([low, high])
         };
-        let quote = mask(equal(b'"'));
-        let backslash = mask(equal(b'\\'));
         Self {
-            quote,
-            backslash,
-            usual_escape: mask(equal(b'n')) | quote | backslash,
+            quote: places(halves, b'"'),
+            backslash: places(halves, b'\\'),
             control,
         }
     }
+}
+
+/// The bytes that may follow a backslash and often do: `n`, `t`, a quote or a backslash.
+#[inline]
+fn usual_escapes(block: &[[u8; 32]; 2]) -> u64 {
+    let halves = block.map(u8x32::new);
+    mask(halves.map(|half| {
+        half.simd_eq(u8x32::splat(b'n'))
+            | half.simd_eq(u8x32::splat(b't'))
+            | half.simd_eq(u8x32::splat(b'"'))
+            | half.simd_eq(u8x32::splat(b'\\'))
+    }))
+}
+
+#[inline]
+fn places(halves: [u8x32; 2], byte: u8) -> u64 {
+    mask(halves.map(|half| half.simd_eq(u8x32::splat(byte))))
 }
 
 #[inline]

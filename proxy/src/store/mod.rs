@@ -39,6 +39,7 @@ use self::sqlite::Database;
 use self::writer::{Connected, Writer};
 use crate::config;
 use crate::exchange::Exchange;
+use crate::json;
 
 /// Records between the response path and the writer thread; more wait in the log.
 const QUEUE: usize = 8192;
@@ -406,7 +407,7 @@ impl Entry {
     fn new(exchange: &Exchange) -> Option<Box<Self>> {
         let mut record = Vec::with_capacity(1536);
         record.extend_from_slice(&[0; spool::HEADER]);
-        serde_json::to_writer(&mut record, exchange).ok()?;
+        json::write(&mut record, exchange).ok()?;
         spool::frame(&mut record).ok()?;
         Some(Box::new(Self {
             number: 0,

@@ -23,6 +23,7 @@ use whippletree_policies::units::Money;
 use crate::clock;
 use crate::config::{LogFormat, Telemetry};
 use crate::exchange::{Api, Exchange, Millis};
+use crate::json;
 
 /// Lines between those who write them and the thread.
 const QUEUE: usize = 4096;
@@ -278,7 +279,7 @@ impl<'a> Line<'a> {
 
     fn json(&self) -> Option<Vec<u8>> {
         let mut line = Vec::with_capacity(768);
-        serde_json::to_writer(&mut line, self).ok()?;
+        json::write(&mut line, self).ok()?;
         line.push(b'\n');
         Some(line)
     }

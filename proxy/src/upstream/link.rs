@@ -26,6 +26,10 @@ use super::socket::Stream;
 use super::timer::LazyTimer;
 use crate::clock;
 
+/// The most that a connection reads ahead. hyper's own 400 KiB would be held for every stream whose
+/// client has stopped reading, and fresh memory of that size is faulted in page by page.
+const BUFFER_BYTES: usize = 64 * 1024;
+
 const RESTING: u8 = 0;
 const POLLED: u8 = 1;
 const POLLED_AND_WOKEN: u8 = 2;
@@ -193,6 +197,7 @@ impl Link {
     ) -> hyper::Result<Self> {
         // Does no I/O for HTTP/1.1.
         let (sender, connection) = http1::Builder::new()
+            .max_buf_size(BUFFER_BYTES)
             .handshake(TokioIo::new(stream))
             .await?;
         Ok(Self {
