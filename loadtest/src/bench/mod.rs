@@ -86,7 +86,7 @@ pub async fn run(options: &Options, mut say: impl FnMut(&str)) -> anyhow::Result
             "authorization".to_owned(),
             format!("Bearer {}", subject::KEY),
         )],
-        report: Report::default(),
+        report: Report::on(subjects.iter().map(|subject| subject.name)),
         sent: 0,
     };
     // A process that has just started is still busy with that.

@@ -64,6 +64,14 @@ impl Verdict {
 }
 
 impl Report {
+    /// A report on these, in this order.
+    pub fn on(subjects: impl IntoIterator<Item = &'static str>) -> Self {
+        Self {
+            subjects: subjects.into_iter().collect(),
+            values: BTreeMap::new(),
+        }
+    }
+
     /// Notes one round's value.
     pub fn note(&mut self, subject: &'static str, name: &'static str, value: f64) {
         if !self.subjects.contains(&subject) {

@@ -92,7 +92,7 @@ pub async fn serve(gateway: Arc<Gateway>, request: Request<Upload>, peer: Peer) 
         peer,
     };
     let mut response = match call.run(body, &mut settlement).await {
-        Ok(Reply::Ask(prepared)) => run::ask(call, *prepared, settlement).await,
+        Ok(Reply::Ask(prepared)) => run::ask(call, prepared, settlement).await,
         reply => deliver(reply, settlement),
     };
     if owned {
@@ -179,7 +179,7 @@ impl Call {
         settlement.caller(&caller);
         match operation {
             Ok(Operation::Call(api)) => self.model_call(api, caller, body, settlement).await,
-            Ok(Operation::Relay) => self.relay(&caller, body, settlement).await,
+            Ok(Operation::Relay) => Box::pin(self.relay(&caller, body, settlement)).await,
             Ok(Operation::ListModels) => Ok(self.list_models(&caller, settlement)),
             Ok(Operation::DescribeModel(name)) => self.describe_model(&caller, name, settlement),
             Err(NoOperation::Method(allow)) => Err(Rejection::MethodNotAllowed { allow }),
