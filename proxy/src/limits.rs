@@ -1,11 +1,16 @@
-//! Requests per minute and requests at once, per tenant.
+//! Requests and tokens per minute, and requests at once, per tenant.
 //!
 //! Rates are counted by governor (GCRA), one direct limiter a tenant, so that each has its own
 //! quota. Concurrency is a semaphore whose permit travels with the response's body and is given back
 //! when that ends, not when the headers leave.
+//!
+//! Tokens are a bucket ([`TokenBucket`]) from which a call takes the most that it may use and to
+//! which it gives the rest back at its end. A call that may use more than a minute's worth takes the
+//! whole bucket: it would never be served otherwise. What a call uses beyond its reservation is
+//! booked all the same, and those after it wait.
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -15,6 +20,8 @@ use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use whippletree_policies::ids::TenantId;
+use whippletree_policies::limit::{Hold, TokenBucket};
+use whippletree_policies::units::Tokens;
 
 use crate::api::rejection::Rejection;
 use crate::clock;
@@ -46,12 +53,30 @@ struct TenantLimiter {
     limits: Limits,
     rate: Option<(NonZeroU32, Rate)>,
     concurrent: Option<(NonZeroU32, Arc<Semaphore>)>,
+    tokens: Option<(NonZeroU32, Mutex<TokenBucket>)>,
 }
 
 /// A request's place among those at once; give it back by dropping it.
 #[derive(Debug, Default)]
 pub struct Place {
     _permit: Option<OwnedSemaphorePermit>,
+}
+
+/// Tokens that a call has taken from its tenant's minute. Dropped unsettled they count as used.
+#[derive(Debug)]
+pub struct HeldTokens {
+    limiter: Arc<TenantLimiter>,
+    hold: Hold,
+}
+
+impl HeldTokens {
+    /// Ends the reservation with what the call really used.
+    pub fn settle(self, used: Tokens) {
+        if let Some((_, bucket)) = &self.limiter.tokens {
+            let mut bucket = bucket.lock().unwrap_or_else(PoisonError::into_inner);
+            bucket.settle(self.hold, used, clock::now());
+        }
+    }
 }
 
 impl Limiters {
@@ -86,6 +111,39 @@ impl Limiters {
         Ok(Place { _permit: permit })
     }
 
+    /// Takes the tokens that one call of `tenant` may use at most; `None` where no limit is set.
+    ///
+    /// # Errors
+    /// [`Rejection::RateLimited`] with the limit and when enough will be there.
+    pub fn take_tokens(
+        &self,
+        tenant: Option<&Arc<Tenant>>,
+        most: Tokens,
+    ) -> Result<Option<HeldTokens>, Rejection> {
+        let Some(tenant) = tenant.filter(|t| t.limits.tokens_per_minute.is_some()) else {
+            return Ok(None);
+        };
+        let limiter = self.limiter(tenant);
+        let Some((allowed, bucket)) = &limiter.tokens else {
+            return Ok(None);
+        };
+        let most = most.min(Tokens(u64::from(allowed.get())));
+        let held = bucket
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reserve(most, clock::now());
+        let hold = held.map_err(|limited| Rejection::RateLimited {
+            limit: "tokens_per_minute",
+            allowed: allowed.get(),
+            // Never more than a minute's worth was asked for, so it always comes.
+            retry_after: limited.retry_after.unwrap_or(Duration::from_mins(1)),
+        })?;
+        Ok(Some(HeldTokens {
+            limiter: Arc::clone(&limiter),
+            hold,
+        }))
+    }
+
     fn limiter(&self, tenant: &Tenant) -> Arc<TenantLimiter> {
         if let Some(limiter) = self.tenants.get(&tenant.id)
             && limiter.limits == tenant.limits
@@ -108,6 +166,9 @@ impl TenantLimiter {
                     RateLimiter::direct_with_clock(Quota::per_minute(n), OurClock),
                 )
             }),
+            tokens: limits
+                .tokens_per_minute
+                .map(|n| (n, Mutex::new(TokenBucket::new(n.into())))),
             concurrent: limits.concurrent.map(|n| {
                 let permits = usize::try_from(n.get()).unwrap_or(Semaphore::MAX_PERMITS);
                 (
@@ -131,6 +192,7 @@ mod tests {
             routes: Vec::new(),
             limits: Limits {
                 requests_per_minute: NonZeroU32::new(rate),
+                tokens_per_minute: None,
                 concurrent: NonZeroU32::new(concurrent),
             },
         })
@@ -162,5 +224,44 @@ mod tests {
         assert!(limiters.admit(Some(&tenant)).is_err());
         drop(place);
         assert!(limiters.admit(Some(&tenant)).is_ok());
+    }
+
+    #[test]
+    fn tokens_are_held_until_a_call_ends_and_the_rest_comes_back() {
+        let limiters = Limiters::default();
+        let mut tenant = Tenant::clone(&tenant(0, 0));
+        tenant.limits.tokens_per_minute = NonZeroU32::new(1_000);
+        let tenant = Arc::new(tenant);
+        let take = |most| limiters.take_tokens(Some(&tenant), Tokens(most));
+        let held = take(900).unwrap().unwrap();
+        let Err(Rejection::RateLimited {
+            limit,
+            allowed,
+            retry_after,
+        }) = take(900)
+        else {
+            panic!("admitted")
+        };
+        assert_eq!((limit, allowed), ("tokens_per_minute", 1_000));
+        assert!(retry_after.as_secs() <= 48 && !retry_after.is_zero());
+        held.settle(Tokens(50));
+        let held = take(900).unwrap().unwrap();
+        held.settle(Tokens::ZERO);
+        // More than a minute's worth takes the whole minute, once it is there.
+        assert!(take(u64::MAX).is_err());
+        assert!(take(900).is_ok());
+    }
+
+    #[test]
+    fn without_a_limit_no_tokens_are_held() {
+        let limiters = Limiters::default();
+        assert!(limiters.take_tokens(None, Tokens(9)).unwrap().is_none());
+        let free = tenant(1, 1);
+        assert!(
+            limiters
+                .take_tokens(Some(&free), Tokens(9))
+                .unwrap()
+                .is_none()
+        );
     }
 }

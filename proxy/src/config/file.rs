@@ -233,6 +233,11 @@ pub struct LimitsTable {
     /// Requests in a minute.
     #[schemars(range(min = 1))]
     pub requests_per_minute: Option<std::num::NonZeroU32>,
+    /// Tokens in a minute, read and written. What a call may use at most is taken before it is sent
+    /// (one token for four bytes of the request; the output that it allows, else the route's
+    /// `max_output`), and what it did not use is given back at its end. Relayed paths do not count.
+    #[schemars(range(min = 1))]
+    pub tokens_per_minute: Option<std::num::NonZeroU32>,
     /// Requests at once.
     #[schemars(range(min = 1))]
     pub concurrent: Option<std::num::NonZeroU32>,

@@ -468,6 +468,8 @@ pub struct Tenant {
 pub struct Limits {
     /// Requests in a minute.
     pub requests_per_minute: Option<NonZeroU32>,
+    /// Tokens in a minute, read and written.
+    pub tokens_per_minute: Option<NonZeroU32>,
     /// Requests at once.
     pub concurrent: Option<NonZeroU32>,
 }

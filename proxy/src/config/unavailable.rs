@@ -22,7 +22,7 @@ enum Holds {
     EmptyArray,
 }
 
-const UNAVAILABLE: [(&str, Refused); 13] = [
+const UNAVAILABLE: [(&str, Refused); 12] = [
     ("alerts", Refused::Key),
     ("prices.catalogue", Refused::Key),
     ("recorder", Refused::Key),
@@ -35,7 +35,6 @@ const UNAVAILABLE: [(&str, Refused); 13] = [
     ("targets.*.append_system", Refused::Key),
     ("telemetry.otlp", Refused::Key),
     ("tenants.*.budgets", Refused::Key),
-    ("tenants.*.limits.tokens_per_minute", Refused::Key),
 ];
 
 /// How a key stands.

@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::Response;
 use whippletree_policies::time::Instant;
+use whippletree_policies::units::Tokens;
 use whippletree_providers::envelope::Envelope;
 use whippletree_providers::provider::Api;
 
@@ -27,7 +28,9 @@ use super::share::{DRAIN_BYTES, Place, Share};
 use super::twin::{self, Found, Joined};
 use super::{Call, deliver, runaway, turn_away};
 use crate::api::body::Body;
+use crate::api::rejection::Rejection;
 use crate::config::Commit;
+use crate::limits::HeldTokens;
 use crate::server::{self, Received};
 
 /// A request that is ready to be asked of a vendor.
@@ -74,6 +77,10 @@ pub(super) async fn ask(
             }
         }
     };
+    match take_tokens(&call, &prepared) {
+        Ok(tokens) => settlement.tokens(tokens),
+        Err(rejection) => return turn_away(&rejection, &mut settlement),
+    }
     match runaway::admit(&call, &prepared) {
         Ok(watched) => settlement.watch(watched),
         Err(rejection) => return turn_away(&rejection, &mut settlement),
@@ -91,6 +98,21 @@ pub(super) async fn ask(
     } else {
         running.await
     }
+}
+
+/// Takes what the call may use at most from its tenant's tokens per minute. The estimate of the
+/// input (four bytes to a token) may be low; what the vendor reports is booked at the end.
+fn take_tokens(call: &Call, prepared: &Prepared) -> Result<Option<HeldTokens>, Rejection> {
+    let input = Tokens((prepared.envelope.body().len() as u64).div_ceil(4));
+    let output = match (prepared.api, prepared.envelope.output_limit()) {
+        (Api::Embeddings, _) => Tokens::ZERO,
+        (_, Some(limit)) => Tokens(limit),
+        (_, None) => prepared.plan.route.settings.max_output,
+    };
+    let tenant = prepared.caller.tenant();
+    call.gateway
+        .limiters
+        .take_tokens(tenant, input.plus(output))
 }
 
 async fn answer(call: Call, prepared: Box<Prepared>, mut settlement: Settlement) -> Response<Body> {

@@ -24,7 +24,7 @@ use super::share::Share;
 use crate::clock;
 use crate::exchange::{Api, Attempt, Dialect, End, Exchange, Millis, Repeated};
 use crate::gateway::Gateway;
-use crate::limits::Place;
+use crate::limits::{HeldTokens, Place};
 use crate::prices::Priced;
 use crate::state::InFlight;
 
@@ -39,6 +39,9 @@ pub struct Settlement {
     exchange: Option<Box<Exchange>>,
     /// Given back when the answer has ended.
     place: Place,
+    /// Settled with the usage of all attempts. Boxed, since a settlement is moved often and few
+    /// tenants have the limit.
+    tokens: Option<Box<HeldTokens>>,
     in_flight: Option<InFlight>,
     quieted: Option<Harness>,
     /// An answering attempt had a price.
@@ -136,6 +139,7 @@ impl Settlement {
             open: None,
             exchange: Some(exchange),
             place: Place::default(),
+            tokens: None,
             in_flight: None,
             quieted: None,
             priced: false,
@@ -152,6 +156,11 @@ impl Settlement {
     /// Keeps the request's place among those at once until the answer has ended.
     pub fn hold(&mut self, place: Place) {
         self.place = place;
+    }
+
+    /// Keeps these tokens of the tenant's minute until the call's usage is known.
+    pub(super) fn tokens(&mut self, tokens: Option<HeldTokens>) {
+        self.tokens = tokens.map(Box::new);
     }
 
     /// Counts the call as in flight until the answer has ended.
@@ -451,6 +460,10 @@ impl Settlement {
         exchange.overhead_ms = Millis::of(duration.saturating_sub(self.elsewhere));
         exchange.cost_usd = total_cost(&exchange.attempts);
         exchange.usage = total_usage(&exchange.attempts);
+        if let Some(tokens) = self.tokens.take() {
+            let used = exchange.usage.unwrap_or_default();
+            tokens.settle(used.input.plus(used.output));
+        }
         exchange.price_version = exchange
             .attempts
             .last()

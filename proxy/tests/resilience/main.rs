@@ -13,5 +13,6 @@ mod health;
 mod held;
 mod resume;
 mod runaway;
+mod tokens;
 mod twins;
 mod world;

@@ -30,6 +30,7 @@ impl Resolver<'_> {
                 routes: routes.to_vec(),
                 limits: Limits {
                     requests_per_minute: table.limits.requests_per_minute,
+                    tokens_per_minute: table.limits.tokens_per_minute,
                     concurrent: table.limits.concurrent,
                 },
                 runaway: table.runaway,
