@@ -235,7 +235,7 @@ pub struct LimitsTable {
     pub requests_per_minute: Option<std::num::NonZeroU32>,
     /// Tokens in a minute, read and written. What a call may use at most is taken before it is sent
     /// (one token for four bytes of the request; the output that it allows, else the route's
-    /// `max_output`), and what it did not use is given back at its end. Relayed paths do not count.
+    /// `max_output`, but no more than the target's `max_output_tokens`), and what it did not use is given back at its end. Relayed paths do not count.
     #[schemars(range(min = 1))]
     pub tokens_per_minute: Option<std::num::NonZeroU32>,
     /// Requests at once.

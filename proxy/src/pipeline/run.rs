@@ -103,16 +103,27 @@ pub(super) async fn ask(
 /// Takes what the call may use at most from its tenant's tokens per minute. The estimate of the
 /// input (four bytes to a token) may be low; what the vendor reports is booked at the end.
 fn take_tokens(call: &Call, prepared: &Prepared) -> Result<Option<HeldTokens>, Rejection> {
+    let tenant = prepared.caller.tenant();
+    if tenant.is_none_or(|tenant| tenant.limits.tokens_per_minute.is_none()) {
+        return Ok(None);
+    }
     let input = Tokens((prepared.envelope.body().len() as u64).div_ceil(4));
     let output = match (prepared.api, prepared.envelope.output_limit()) {
         (Api::Embeddings, _) => Tokens::ZERO,
         (_, Some(limit)) => Tokens(limit),
         (_, None) => prepared.plan.route.settings.max_output,
     };
-    let tenant = prepared.caller.tenant();
-    call.gateway
-        .limiters
-        .take_tokens(tenant, input.plus(output))
+    let targets = &call.snapshot.config.targets;
+    let ceilings = prepared.plan.targets.iter().map(|planned| {
+        let settings = targets.get(&planned.target.id);
+        settings.and_then(|settings| settings.max_output_tokens)
+    });
+    // The target that can write the most decides; one of unknown ceiling writes what it is asked.
+    let written = ceilings
+        .map(|ceiling| ceiling.map_or(output, |ceiling| output.min(ceiling)))
+        .max();
+    let most = input.plus(written.unwrap_or(output));
+    call.gateway.limiters.take_tokens(tenant, most)
 }
 
 async fn answer(call: Call, prepared: Box<Prepared>, mut settlement: Settlement) -> Response<Body> {

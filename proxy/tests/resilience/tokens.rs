@@ -10,15 +10,21 @@ use crate::world::{World, ask, code, fails, says};
 const KEY: &str = "Bearer a-key-of-sixteen-bytes-and-more";
 
 /// A thousand tokens a minute, of which a call may take nine hundred.
-async fn world(replies: impl IntoIterator<Item = Reply>) -> World {
-    let route = r#"max_output = 900
+const ROUTE: &str = r#"max_output = 900
 retry = { max_attempts = 1 }
 [tenants.acme]
 limits = { tokens_per_minute = 1_000 }
 [[tenants.acme.keys]]
 name = "ci"
 sha256 = "457aef2b59310881e2778d292c92f891e432c6a2ac779038bce617f9668f1b6b""#;
-    World::new(replies, route).await
+
+async fn world_of(target: &str, replies: impl IntoIterator<Item = Reply>) -> World {
+    let route = format!("{ROUTE}\n{target}");
+    World::new(replies, &route).await
+}
+
+async fn world(replies: impl IntoIterator<Item = Reply>) -> World {
+    world_of("", replies).await
 }
 
 fn keyed(call: Call) -> Call {
@@ -37,12 +43,7 @@ async fn a_call_that_used_little_or_failed_leaves_the_rest_to_others() {
 
 #[tokio::test]
 async fn past_the_limit_a_client_is_told_when_to_come_back_and_no_vendor_is_asked() {
-    let long = json!({
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
-        "usage": {"prompt_tokens": 10, "completion_tokens": 900, "total_tokens": 910},
-    });
-    let world = world([Reply::json(200, long)]).await;
+    let world = world([long()]).await;
     assert_eq!(world.send(&keyed(ask("a"))).await.status, 200);
     let refused = world.send(&keyed(ask("b"))).await;
     assert_eq!(
@@ -59,4 +60,22 @@ async fn past_the_limit_a_client_is_told_when_to_come_back_and_no_vendor_is_aske
         json!({"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "c"}]});
     let small = Call::post("/v1/chat/completions", body.to_string());
     assert_eq!(world.send(&keyed(small)).await.status, 200);
+}
+
+#[tokio::test]
+async fn no_more_is_held_than_the_target_can_write() {
+    let little = "[targets.\"a/m\"]\nmax_output_tokens = 20";
+    let world = world_of(little, [long(), says("x")]).await;
+    assert_eq!(world.send(&keyed(ask("a"))).await.status, 200);
+    assert_eq!(world.send(&keyed(ask("b"))).await.status, 200);
+}
+
+/// An answer that takes most of a minute's tokens.
+fn long() -> Reply {
+    let body = json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 900, "total_tokens": 910},
+    });
+    Reply::json(200, body)
 }

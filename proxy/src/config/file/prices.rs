@@ -13,7 +13,8 @@ pub struct TargetTable {
     /// The model's context window in tokens.
     #[schemars(range(min = 1))]
     pub context_window: Option<u64>,
-    /// The most tokens that the model can write.
+    /// The most tokens that the model can write: no more are held of the tenant's
+    /// `tokens_per_minute`.
     #[schemars(range(min = 1))]
     pub max_output_tokens: Option<u64>,
     /// Replaces the catalogue's price.

@@ -61,7 +61,8 @@ pub struct RouteTable {
     #[serde(default = "RouteTable::keepalive")]
     #[schemars(extend("x-minimum" = "1ms"))]
     pub keepalive: Written<Duration>,
-    /// Output tokens assumed where the client sets no limit; budgets reserve this much.
+    /// Output tokens assumed where the client sets no limit: so many are held of the tenant's
+    /// `tokens_per_minute` until the call ends.
     #[serde(default = "RouteTable::max_output")]
     #[schemars(range(min = 1))]
     pub max_output: u64,
