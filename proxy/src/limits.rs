@@ -150,9 +150,15 @@ impl Limiters {
         {
             return Arc::clone(&limiter);
         }
-        let fresh = Arc::new(TenantLimiter::new(tenant.limits));
-        self.tenants.insert(tenant.id.clone(), Arc::clone(&fresh));
-        fresh
+        // Under the entry's lock: of requests that come at once, all must meet the same limiter.
+        let mut entry = self
+            .tenants
+            .entry(tenant.id.clone())
+            .or_insert_with(|| Arc::new(TenantLimiter::new(tenant.limits)));
+        if entry.limits != tenant.limits {
+            *entry = Arc::new(TenantLimiter::new(tenant.limits));
+        }
+        Arc::clone(&entry)
     }
 }
 
@@ -263,5 +269,30 @@ mod tests {
                 .unwrap()
                 .is_none()
         );
+    }
+
+    #[test]
+    fn calls_that_come_at_once_take_from_one_bucket() {
+        for _ in 0..5_000 {
+            let limiters = Limiters::default();
+            let mut tenant = Tenant::clone(&tenant(0, 0));
+            tenant.limits.tokens_per_minute = NonZeroU32::new(1_000);
+            let tenant = Arc::new(tenant);
+            let start = std::sync::Barrier::new(4);
+            let admitted = std::thread::scope(|scope| {
+                let calls = [(); 4].map(|()| {
+                    scope.spawn(|| {
+                        start.wait();
+                        limiters.take_tokens(Some(&tenant), Tokens(900)).is_ok()
+                    })
+                });
+                calls
+                    .into_iter()
+                    .map(|call| call.join().unwrap())
+                    .filter(|ok| *ok)
+                    .count()
+            });
+            assert_eq!(admitted, 1);
+        }
     }
 }
