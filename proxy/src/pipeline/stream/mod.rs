@@ -2,8 +2,9 @@
 //!
 //! A vendor's stream goes to the client event by event, each as its own bytes. Only these are
 //! touched: the usage event that the gateway asked for and the client did not; the event that ends
-//! the stream, which waits until the call is on record; and the few faults that [`repair`] mends.
-//! What ends without its end is broken, whatever the connection says.
+//! the stream, which waits until the call is on record; the events between the reason why the model
+//! stopped and that end, which wait for it, so that no stream looks finished and breaks then; and the
+//! few faults that [`repair`] mends. What ends without its end is broken, whatever the connection says.
 
 mod fault;
 mod repair;
@@ -28,6 +29,9 @@ use crate::upstream::Gunzip;
 
 /// The most that a compressed stream may come to, in bytes.
 const MAX_UNPACKED: usize = 1 << 30;
+
+/// The most bytes that wait between the reason why the model stopped and the end of the stream.
+const MAX_CLOSING: usize = 256 << 10;
 
 /// What the client asked for, as far as its stream is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +69,9 @@ pub struct Passing {
     told_length: bool,
     /// Events that wait for their tool calls to be whole (`commit = "tool_calls"`).
     waiting: Vec<Bytes>,
+    /// The event with the reason why the model stopped, and what came behind it, until the end comes
+    /// or the answer goes on after all.
+    closing: Vec<Bytes>,
     /// The data of an ordinary event, as the frame for added ones.
     like: Option<Bytes>,
     /// What ends the stream; held until the call is on record.
@@ -87,6 +94,7 @@ impl Passing {
             cut_finish: None,
             told_length: false,
             waiting: Vec::new(),
+            closing: Vec::new(),
             like: None,
             end: None,
             begun: false,
@@ -161,6 +169,7 @@ impl Passing {
             Verdict::Malformed => return Err(StreamFault::malformed()),
             Verdict::PartialToolCall { .. } => return Err(StreamFault::cut_tool_call()),
         }
+        self.release_closing(out);
         if self.end.is_none() && self.api != Api::Responses {
             // The vendor's dialect knows no end marker; the client's does.
             self.end = Some(Bytes::from_static(b"data: [DONE]\n\n"));
@@ -203,11 +212,19 @@ impl Passing {
         }
         if event.kind == Kind::Usage {
             self.usage_event(&frame, out);
-            return Ok(());
+            return self.bounded();
+        }
+        if matches!(event.kind, Kind::Content | Kind::Reasoning | Kind::ToolCall) {
+            // Another choice's, or a vendor that gives a reason with every event.
+            self.release_closing(out);
         }
         if event.finish.is_some() {
-            self.finish(frame, event.finish, event.kind.commits(), out);
-            return Ok(());
+            self.finish(frame, event.finish, out);
+            return self.bounded();
+        }
+        if !self.closing.is_empty() && !event.kind.commits() {
+            self.closing.push(frame.into_raw());
+            return self.bounded();
         }
         let bytes = match event.kind {
             Kind::ToolCall => self.tool_call(&frame),
@@ -239,6 +256,22 @@ impl Passing {
         }
     }
 
+    /// What the end lets go, in order.
+    fn release_closing(&mut self, out: &mut VecDeque<Bytes>) {
+        self.committed |= !self.closing.is_empty();
+        for bytes in std::mem::take(&mut self.closing) {
+            self.pass(bytes, out);
+        }
+    }
+
+    /// A vendor that says that it has ended and does not end is not waited for without bound.
+    fn bounded(&self) -> Result<(), StreamFault> {
+        if self.closing.iter().map(Bytes::len).sum::<usize>() > MAX_CLOSING {
+            return Err(StreamFault::too_long());
+        }
+        Ok(())
+    }
+
     /// The event with the calls' indexes put right where two calls share one, which some vendors do;
     /// `None` where they are right.
     fn tool_call(&self, frame: &Frame) -> Option<Bytes> {
@@ -268,25 +301,19 @@ impl Passing {
     }
 
     /// The event with the reason why the model stopped.
-    fn finish(
-        &mut self,
-        frame: Frame,
-        reason: Option<Finish>,
-        commits: bool,
-        out: &mut VecDeque<Bytes>,
-    ) {
+    fn finish(&mut self, frame: Frame, reason: Option<Finish>, out: &mut VecDeque<Bytes>) {
         let claims_whole = !matches!(reason, Some(Finish::Length | Finish::ContentFilter));
         if claims_whole && self.decoder.progress().partial_tool_call().is_some() {
             self.cut_finish = Some(frame);
             self.settle_cut_finish(out);
             return;
         }
-        self.committed |= commits;
+        self.committed |= !self.waiting.is_empty();
         self.release_waiting(out);
         if claims_whole && self.api == Api::Chat {
             self.give_empty_arguments(out);
         }
-        self.pass(frame.into_raw(), out);
+        self.closing.push(frame.into_raw());
     }
 
     /// A call that was cut by the output limit is what `length` says, and the vendor should have said
@@ -304,9 +331,9 @@ impl Passing {
         };
         let told = with_finish_reason(&frame, "length");
         self.told_length = true;
-        self.committed = true;
+        self.committed |= !self.waiting.is_empty();
         self.release_waiting(out);
-        self.pass(told.unwrap_or_else(|| frame.into_raw()), out);
+        self.closing.push(told.unwrap_or_else(|| frame.into_raw()));
     }
 
     /// A call that ends without a byte of arguments gets the empty object: no arguments is what it
@@ -322,6 +349,7 @@ impl Passing {
         for place in empty {
             let like = self.like.clone().unwrap_or_default();
             if let Some(data) = repair::empty_arguments(&like, 0, place) {
+                self.committed = true;
                 self.pass(repair::event(&data), out);
             }
         }
@@ -335,7 +363,11 @@ impl Passing {
                 Some(data) => frame.with_data(&data),
                 None => frame.raw().clone(),
             };
-            self.pass(bytes, out);
+            if self.closing.is_empty() {
+                self.pass(bytes, out);
+            } else {
+                self.closing.push(bytes);
+            }
         }
     }
 
@@ -347,6 +379,7 @@ impl Passing {
             {
                 self.committed = true;
                 self.release_waiting(out);
+                self.release_closing(out);
                 self.end = Some(if frame.ended() {
                     frame.into_raw()
                 } else {

@@ -235,3 +235,72 @@ fn nothing_but_an_empty_beginning_commits_nothing() {
             .contains("\"delta\":{}")
     );
 }
+
+/// What the client has got before the vendor's connection breaks.
+fn shown(wishes: Wishes, stream: &str) -> (String, Passing) {
+    let mut passing = passing(wishes);
+    let mut out = VecDeque::new();
+    let bytes = Bytes::copy_from_slice(stream.as_bytes());
+    passing.push(bytes, NOW, &mut out).unwrap();
+    let text = out
+        .iter()
+        .map(|b| String::from_utf8(b.to_vec()).unwrap())
+        .collect();
+    (text, passing)
+}
+
+#[test]
+fn a_stream_that_breaks_behind_its_finish_has_not_looked_finished() {
+    let content = chunk("{\"content\":\"all of it\"}", "null");
+    let finish = chunk("{}", "\"stop\"");
+    let asked = Wishes {
+        usage: UsageEvent::Pass,
+        ..wishes()
+    };
+    let (text, passing) = shown(asked, &[&*content, &finish, &usage(3)].concat());
+    assert_eq!(text, content);
+    assert!(passing.is_committed() && !passing.is_done());
+    let whole = [&*content, &finish, &usage(3), DONE].concat();
+    assert_eq!(play(asked, &whole).0, whole);
+}
+
+#[test]
+fn an_empty_answer_that_breaks_behind_its_finish_can_still_be_retried() {
+    let (text, passing) = shown(wishes(), &chunk("{}", "\"stop\""));
+    assert_eq!(text, "");
+    assert!(!passing.is_committed());
+}
+
+#[test]
+fn a_finish_with_every_event_holds_back_one_event_at_most() {
+    let event = |word: &str| chunk(&format!("{{\"content\":\"{word}\"}}"), "\"stop\"");
+    let (text, _) = shown(wishes(), &[event("a"), event("b"), event("c")].concat());
+    assert_eq!(text, [event("a"), event("b")].concat());
+}
+
+#[test]
+fn another_choice_goes_on_behind_the_finish_of_the_first() {
+    let second = chunk("{\"content\":\"b\"}", "null").replace("\"index\":0", "\"index\":1");
+    let stream = [
+        chunk("{\"content\":\"a\"}", "null"),
+        chunk("{}", "\"stop\""),
+        second,
+    ]
+    .concat();
+    assert_eq!(shown(wishes(), &stream).0, stream);
+}
+
+#[test]
+fn a_vendor_that_never_ends_behind_its_finish_is_not_listened_to_for_ever() {
+    let mut passing = passing(wishes());
+    let mut out = VecDeque::new();
+    let mut push =
+        |text: &str| passing.push(Bytes::copy_from_slice(text.as_bytes()), NOW, &mut out);
+    push(&chunk("{\"content\":\"a\"}", "\"stop\"")).unwrap();
+    let noise = format!(
+        "data: {{\"choices\":[],\"x\":\"{}\"}}\n\n",
+        "x".repeat(4096)
+    );
+    let fault = (0..1_000).find_map(|_| push(&noise).err());
+    assert_eq!(fault.unwrap().class(), Class::MalformedResponse);
+}
