@@ -10,8 +10,9 @@
 //! its blank line, because some vendors leave it out.
 //!
 //! Limits: a frame may be [`DEFAULT_MAX_FRAME_BYTES`] long, or what [`Framer::new`] was given. A CR
-//! at the end of a chunk is judged when the next byte is there, so an event of a stream whose lines
-//! end in bare CRs (no vendor is known to send one) comes out with the one after it.
+//! at the end of a chunk waits for a LF only while no line of the stream has ended in a bare CR: after
+//! that it ends its line at once, and a LF that follows the CR that ended a frame is a frame of its
+//! own, without data.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -182,6 +183,10 @@ pub struct Framer {
     searched: usize,
     /// Nothing of the stream has been read yet, so a byte order mark may come.
     fresh: bool,
+    /// A line has ended in a CR alone, so the next may too.
+    bare: bool,
+    /// The last byte read was a CR that was not waited with; a LF that follows belongs to it.
+    after_cr: bool,
     failed: bool,
 }
 
@@ -201,6 +206,8 @@ impl Framer {
             line: 0,
             searched: 0,
             fresh: true,
+            bare: false,
+            after_cr: false,
             failed: false,
         }
     }
@@ -219,6 +226,18 @@ impl Framer {
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameTooLong> {
         while !self.failed {
             let bytes = self.store.bytes();
+            if self.after_cr
+                && let Some(byte) = bytes.get(self.line)
+            {
+                self.after_cr = false;
+                if *byte == b'\n' {
+                    if self.line == 0 {
+                        return self.cut(1, true).map(Some);
+                    }
+                    self.line += 1;
+                    self.searched = self.line;
+                }
+            }
             let unsearched = bytes.get(self.searched..).unwrap_or_default();
             let Some(found) = memchr2(b'\n', b'\r', unsearched) else {
                 self.searched = bytes.len();
@@ -227,7 +246,16 @@ impl Framer {
             };
             let end = self.searched + found;
             let next = match (bytes.get(end), bytes.get(end + 1)) {
+                // Whether the LF is there already makes no difference, so any split gives the same.
+                (Some(b'\r'), _) if self.bare => {
+                    self.after_cr = true;
+                    end + 1
+                }
                 (Some(b'\r'), Some(b'\n')) => end + 2,
+                (Some(b'\r'), Some(_)) => {
+                    self.bare = true;
+                    end + 1
+                }
                 (Some(b'\r'), None) => {
                     self.searched = end;
                     self.failed = bytes.len() > self.limit;

@@ -92,6 +92,24 @@ fn a_comment_is_handed_out_as_soon_as_its_line_ends() {
 }
 
 #[test]
+fn an_event_whose_lines_end_in_bare_crs_is_handed_out_at_once() {
+    let mut framer = Framer::default();
+    let data = |framer: &mut Framer| {
+        let frame = framer.next_frame().unwrap()?;
+        Some(String::from_utf8(frame.data()?.to_vec()).unwrap())
+    };
+    framer.push(Bytes::from_static(b"data: a\r\r"));
+    assert_eq!(data(&mut framer).as_deref(), Some("a"));
+    framer.push(Bytes::from_static(b"data: b\r"));
+    assert_eq!(data(&mut framer), None);
+    framer.push(Bytes::from_static(b"\ndata: c\r\n\r"));
+    assert_eq!(data(&mut framer).as_deref(), Some("b\nc"));
+    framer.push(Bytes::from_static(b"\n"));
+    assert_eq!(&framer.next_frame().unwrap().unwrap().raw()[..], b"\n");
+    assert_eq!(framer.finish(), Ok(None));
+}
+
+#[test]
 fn an_event_of_one_chunk_shares_its_memory() {
     let chunk = Bytes::from_static(b"data: one\n\ndata: two\n\n");
     let mut framer = Framer::default();
