@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use http::{Request, Response};
 use tokio_util::sync::CancellationToken;
-use whippletree_policies::ids::{ProviderId, TargetId};
+use whippletree_policies::ids::{KeyIndex, ProviderId, TargetId};
 use whippletree_policies::route::health::Standing;
 
 use crate::admin::{self, AdminState};
@@ -103,14 +103,19 @@ impl Follower for Parts {
             .transpose()?
             .map(Arc::new);
         let moved = old.server.listen != new.server.listen;
-        let listener = moved
+        let shares = moved
             .then(|| Listener::bind(new.server.listen, new.server.max_connections))
+            .transpose()?
+            .map(|listener| self.data.share(&[listener]))
             .transpose()?;
-        self.gateway.reload(new)?;
         log::set_filter(&new.telemetry.log)?;
+        if let Err(error) = self.gateway.reload(new) {
+            log::set_filter(&old.telemetry.log)?;
+            return Err(error.into());
+        }
         self.data.reconfigure(new.server.clone(), tls);
-        if let Some(listener) = listener {
-            self.data.listen(&[listener])?;
+        if let Some(shares) = shares {
+            self.data.accept_from(shares);
         }
         attend(&self.gateway, &self.data);
         Ok(())
@@ -139,6 +144,14 @@ impl admin::Gateway for Parts {
 
     fn connections(&self) -> Counts {
         self.data.counts()
+    }
+
+    fn restore(&self, target: &TargetId) -> bool {
+        self.gateway.state.restore(target)
+    }
+
+    fn unlock(&self, provider: &str, key: KeyIndex) -> bool {
+        self.gateway.state.unlock(provider, key)
     }
 
     fn is_draining(&self) -> bool {

@@ -34,7 +34,7 @@ pub use connection::Upload;
 pub use descriptors::raise_open_files;
 pub use listener::Listener;
 pub use receive::{InflightBytes, ReceiveError, ReceiveLimits, Received, receive_body};
-pub use running::{Counts, Running, start};
+pub use running::{Counts, Running, Shares, start};
 pub use worker::{background, worker_index};
 
 /// What answers requests. Its future is dropped when the client leaves.

@@ -46,6 +46,10 @@ pub struct Counts {
     pub refused: u64,
 }
 
+/// Listeners that every worker has a handle of.
+#[derive(Debug)]
+pub struct Shares(Vec<Vec<std::net::TcpListener>>);
+
 /// A server in operation. Dropping it stops it at once; see [`Running::drain`].
 #[derive(Debug)]
 pub struct Running {
@@ -116,17 +120,30 @@ impl Running {
     ///
     /// A socket cannot be shared; the former ones stay.
     pub fn listen(&self, listeners: &[Listener]) -> io::Result<()> {
-        let shares = self
-            .shared
+        self.accept_from(self.share(listeners)?);
+        Ok(())
+    }
+
+    /// The part of [`Running::listen`] that may fail, for those who have more to change at once.
+    ///
+    /// # Errors
+    ///
+    /// A socket cannot be shared.
+    pub fn share(&self, listeners: &[Listener]) -> io::Result<Shares> {
+        self.shared
             .queues
             .iter()
             .map(|_| listeners.iter().map(Listener::share).collect())
-            .collect::<io::Result<Vec<Vec<_>>>>()?;
-        for (queue, share) in self.shared.queues.iter().zip(shares) {
+            .collect::<io::Result<_>>()
+            .map(Shares)
+    }
+
+    /// The part of [`Running::listen`] that cannot fail.
+    pub fn accept_from(&self, shares: Shares) {
+        for (queue, share) in self.shared.queues.iter().zip(shares.0) {
             // A worker that has ended needs no listener.
             let _ = queue.send(Command::Listen(share));
         }
-        Ok(())
     }
 
     /// Runs `job` on each worker, within its runtime: for what has to be there before the first
