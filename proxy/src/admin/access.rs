@@ -6,6 +6,8 @@
 //! could reach the plane through a name that it makes point here (DNS rebinding). A web page could
 //! also send a change without reading the answer, so changes from another origin are refused.
 //!
+//! Every order that is let through is logged with who gave it and what came of it.
+//!
 //! The probes `/healthz` and `/readyz` are open: they tell nothing else, and orchestrators ask from
 //! elsewhere and without a token.
 
@@ -54,8 +56,21 @@ pub(super) async fn guard(
         Ok(role) if role < needed => {
             Problem::forbidden("this token's role may not do this").into_response()
         }
-        Ok(_) => next.run(request).await,
+        Ok(_) if reads(request.method()) => next.run(request).await,
+        Ok(_) => {
+            let token = bearer(request.headers()).and_then(|token| find(tokens, token));
+            let by = token.map_or("loopback", |token| &token.name);
+            let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+            let answer = next.run(request).await;
+            let status = answer.status().as_u16();
+            tracing::info!(by, %method, path, status, "admin order");
+            answer
+        }
     }
+}
+
+fn reads(method: &Method) -> bool {
+    [Method::GET, Method::HEAD].contains(method)
 }
 
 fn role(
@@ -114,8 +129,7 @@ fn unguarded(loopback: bool, request: &Request<Body>) -> Result<(), Problem> {
             "expected a host of localhost, 127.0.0.1 or [::1] while no token is configured in [admin]",
         ));
     }
-    let reads = [Method::GET, Method::HEAD].contains(request.method());
-    if !reads && is_foreign(headers) {
+    if !reads(request.method()) && is_foreign(headers) {
         return Err(Problem::forbidden(
             "changes are not taken from other web pages",
         ));

@@ -67,6 +67,11 @@ pub(crate) fn endpoints() -> Vec<Endpoint> {
         read("/admin/v1/ledger", get(records::ledger)),
         read("/admin/v1/usage", get(usage::usage)),
         read("/admin/v1/targets", get(operations::targets)),
+        change("/admin/v1/targets/{id}/restore", post(operations::restore)),
+        change(
+            "/admin/v1/providers/{id}/keys/{key}/unlock",
+            post(operations::unlock),
+        ),
         read("/admin/v1/keys", get(operations::keys)),
         read("/admin/v1/config", get(operations::config)),
         change("/admin/v1/reload", post(operations::reload)),

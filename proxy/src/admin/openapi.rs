@@ -110,6 +110,8 @@ fn paths() -> Value {
         "/admin/v1/ledger": {"get": operation("Ledger entries, newest first", &paged(ledger_filters), &answer("Ledger"))},
         "/admin/v1/usage": {"get": operation("Totals of the ledger, by span and then the dearest first", &paged(usage), &answer("UsageRows"))},
         "/admin/v1/targets": {"get": operation("Breakers, cool-downs and calls under way", &[], &answer("Targets"))},
+        "/admin/v1/targets/{id}/restore": {"post": operation("A person says that a shut target works again", &[segment("id", "The target, its / written %2F", "string")], &answer("Restored"))},
+        "/admin/v1/providers/{id}/keys/{key}/unlock": {"post": operation("A person says that a locked key of a provider works again", &[segment("id", "The provider", "string"), segment("key", "Position in the provider's keys", "integer")], &answer("Unlocked"))},
         "/admin/v1/keys": {"get": operation("Virtual keys, without their secrets", &[], &answer("Keys"))},
         "/admin/v1/config": {"get": operation("The configuration in force, secrets masked", &[], &answer("Config"))},
         "/admin/v1/reload": {"post": operation("Reads the configuration again; 422 says why it was refused", &[], &answer("Reloaded"))},
@@ -154,6 +156,10 @@ fn schema(name: &str) -> Value {
 
 fn parameter(name: &str, description: &str, schema: &Value) -> Value {
     json!({"name": name, "in": "query", "description": description, "schema": schema})
+}
+
+fn segment(name: &str, description: &str, kind: &str) -> Value {
+    json!({"name": name, "in": "path", "required": true, "description": description, "schema": {"type": kind}})
 }
 
 fn text(name: &str) -> Value {
@@ -264,6 +270,8 @@ fn schemas() -> Value {
             ("keys", json!({"type": "array", "items": schema("TargetKey")})),
         ]),
         "Targets": listed("targets", "Target"),
+        "Restored": object(&[("target", text.clone()), ("was_shut", flag.clone())]),
+        "Unlocked": object(&[("provider", text.clone()), ("key", count.clone()), ("was_locked", flag.clone())]),
         "Key": object(&[("id", text.clone()), ("name", text.clone()), ("tenant", text.clone()), ("sha256_begins", text.clone())]),
         "Keys": listed("keys", "Key"),
         "Config": object(&[

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use http::{StatusCode, header};
 use serde::Serialize;
 use serde_json::{Value, json};
-use whippletree_policies::ids::TargetId;
+use whippletree_policies::ids::{KeyIndex, ProviderId, TargetId};
 use whippletree_policies::outcome::Class;
 use whippletree_policies::route::breaker::BreakerState;
 use whippletree_policies::route::health::{KeyStanding, Standing};
@@ -121,6 +121,41 @@ pub(super) async fn targets(State(state): State<Arc<AdminState>>) -> Json<Target
         targets: all_targets(&state),
         next_cursor: None,
     })
+}
+
+/// `POST /admin/v1/targets/{id}/restore`: a person says that a target works again. The `/` within
+/// its name is written `%2F`.
+pub(super) async fn restore(
+    State(state): State<Arc<AdminState>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Problem> {
+    if !all_targets(&state)
+        .iter()
+        .any(|target| target.id.as_str() == id)
+    {
+        return Err(Problem::not_found(
+            "no target of this name is configured or was used",
+        ));
+    }
+    let was_shut = state.gateway.restore(&TargetId::from(id.as_str()));
+    Ok(Json(json!({"target": id, "was_shut": was_shut})))
+}
+
+/// `POST /admin/v1/providers/{id}/keys/{key}/unlock`: a person says that a provider's key works
+/// again at all its targets. The key is its position in the provider's `keys`.
+pub(super) async fn unlock(
+    State(state): State<Arc<AdminState>>,
+    Path((id, key)): Path<(String, u16)>,
+) -> Result<Json<Value>, Problem> {
+    let applied = state.config.applied();
+    let provider = applied.loaded.config.providers.get(&ProviderId::from(id.as_str()));
+    if !provider.is_some_and(|provider| usize::from(key) < provider.keys.len()) {
+        return Err(Problem::not_found("no provider has a key at this position"));
+    }
+    let was_locked = state.gateway.unlock(&id, KeyIndex(key));
+    Ok(Json(
+        json!({"provider": id, "key": key, "was_locked": was_locked}),
+    ))
 }
 
 fn all_targets(state: &AdminState) -> Vec<Target> {

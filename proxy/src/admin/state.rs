@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use whippletree_policies::ids::{ProviderId, TargetId};
+use whippletree_policies::ids::{KeyIndex, ProviderId, TargetId};
 use whippletree_policies::route::health::Standing;
 
 use super::problem::Problem;
@@ -35,6 +35,12 @@ pub trait Gateway: std::fmt::Debug + Send + Sync {
 
     /// Connections of clients.
     fn connections(&self) -> Counts;
+
+    /// A person says that a target works again. Says whether it was shut.
+    fn restore(&self, target: &TargetId) -> bool;
+
+    /// A person says that a provider's key works again. Says whether it was locked.
+    fn unlock(&self, provider: &str, key: KeyIndex) -> bool;
 
     /// Whether it takes no new requests because it is shutting down.
     fn is_draining(&self) -> bool;

@@ -7,7 +7,7 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::ServiceExt as _;
-use whippletree_policies::ids::{ProviderId, TargetId};
+use whippletree_policies::ids::{KeyIndex, ProviderId, TargetId};
 use whippletree_policies::outcome::Class;
 use whippletree_policies::route::breaker::BreakerState;
 use whippletree_policies::route::health::Standing;
@@ -60,6 +60,14 @@ impl Gateway for Idle {
             accepted: 5,
             refused: 1,
         }
+    }
+
+    fn restore(&self, target: &TargetId) -> bool {
+        target.as_str() == "openai/gpt-5.6"
+    }
+
+    fn unlock(&self, provider: &str, key: KeyIndex) -> bool {
+        (provider, key) == ("openai", KeyIndex(0))
     }
 
     fn is_draining(&self) -> bool {
@@ -388,6 +396,38 @@ async fn probes_and_metrics_answer() {
     let (_, headers, page) = plane.send("GET", "/").await;
     assert!(headers.contains_key("content-security-policy"));
     assert!(page.contains("generation 1"));
+}
+
+#[tokio::test]
+async fn a_person_restores_a_target_and_unlocks_a_key() {
+    let plane = Plane::new(&[]);
+    let schemas = &openapi::describe()["components"]["schemas"];
+    for (path, name, field) in [
+        (
+            "/admin/v1/targets/openai%2Fgpt-5.6/restore",
+            "Restored",
+            "was_shut",
+        ),
+        (
+            "/admin/v1/providers/openai/keys/0/unlock",
+            "Unlocked",
+            "was_locked",
+        ),
+    ] {
+        let (status, _, text) = plane.send("POST", path).await;
+        assert_eq!(status, StatusCode::OK, "{path}: {text}");
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(answer[field], true);
+        fits(schemas, &schemas[name], &answer, name);
+    }
+    for path in [
+        "/admin/v1/targets/openai%2Fother/restore",
+        "/admin/v1/providers/openai/keys/1/unlock",
+        "/admin/v1/providers/other/keys/0/unlock",
+    ] {
+        let (status, _, text) = plane.send("POST", path).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{path}: {text}");
+    }
 }
 
 #[test]
