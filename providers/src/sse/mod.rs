@@ -172,6 +172,17 @@ struct Fields {
     id: Option<Range<usize>>,
 }
 
+/// What a CR means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cr {
+    /// It waits for what follows: a LF would be part of it.
+    Waits,
+    /// It ends a line: one of this stream has ended in a bare CR.
+    Ends,
+    /// One has just ended a line; a LF that follows belongs to it.
+    Ended,
+}
+
 /// Cuts a stream into frames. Push chunks, then take frames until there is none.
 #[derive(Debug)]
 pub struct Framer {
@@ -183,10 +194,7 @@ pub struct Framer {
     searched: usize,
     /// Nothing of the stream has been read yet, so a byte order mark may come.
     fresh: bool,
-    /// A line has ended in a CR alone, so the next may too.
-    bare: bool,
-    /// The last byte read was a CR that was not waited with; a LF that follows belongs to it.
-    after_cr: bool,
+    cr: Cr,
     failed: bool,
 }
 
@@ -206,8 +214,7 @@ impl Framer {
             line: 0,
             searched: 0,
             fresh: true,
-            bare: false,
-            after_cr: false,
+            cr: Cr::Waits,
             failed: false,
         }
     }
@@ -226,10 +233,10 @@ impl Framer {
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameTooLong> {
         while !self.failed {
             let bytes = self.store.bytes();
-            if self.after_cr
+            if self.cr == Cr::Ended
                 && let Some(byte) = bytes.get(self.line)
             {
-                self.after_cr = false;
+                self.cr = Cr::Ends;
                 if *byte == b'\n' {
                     if self.line == 0 {
                         return self.cut(1, true).map(Some);
@@ -247,13 +254,13 @@ impl Framer {
             let end = self.searched + found;
             let next = match (bytes.get(end), bytes.get(end + 1)) {
                 // Whether the LF is there already makes no difference, so any split gives the same.
-                (Some(b'\r'), _) if self.bare => {
-                    self.after_cr = true;
+                (Some(b'\r'), _) if self.cr != Cr::Waits => {
+                    self.cr = Cr::Ended;
                     end + 1
                 }
                 (Some(b'\r'), Some(b'\n')) => end + 2,
                 (Some(b'\r'), Some(_)) => {
-                    self.bare = true;
+                    self.cr = Cr::Ends;
                     end + 1
                 }
                 (Some(b'\r'), None) => {

@@ -148,8 +148,12 @@ pub(super) async fn unlock(
     Path((id, key)): Path<(String, u16)>,
 ) -> Result<Json<Value>, Problem> {
     let applied = state.config.applied();
-    let provider = applied.loaded.config.providers.get(&ProviderId::from(id.as_str()));
-    if !provider.is_some_and(|provider| usize::from(key) < provider.keys.len()) {
+    let provider = applied
+        .loaded
+        .config
+        .providers
+        .get(&ProviderId::from(id.as_str()));
+    if provider.is_none_or(|provider| usize::from(key) >= provider.keys.len()) {
         return Err(Problem::not_found("no provider has a key at this position"));
     }
     let was_locked = state.gateway.unlock(&id, KeyIndex(key));
