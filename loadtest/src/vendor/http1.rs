@@ -134,13 +134,13 @@ async fn play<S: Socket>(wire: &mut Wire<S>, plan: &Plan, method: &str) -> Fate 
         }
         pending.clear();
     }
-    let mut written = 0;
+    let mut written = 0_usize;
     if coding != Coding::Bodiless {
         for step in &plan.steps {
             let went_on = match step {
                 Step::Sleep(pause_for) => pause(wire, *pause_for).await,
                 Step::Send(bytes) => {
-                    written += bytes.len();
+                    written = written.saturating_add(bytes.len());
                     coding.frame(bytes, &mut pending);
                     let sent = send(wire, &pending).await;
                     pending.clear();
