@@ -140,7 +140,7 @@ pub(super) async fn attempt(
                         return Err(Rejection::Saturated { provider });
                     }
                     Err(setback) => {
-                        settlement.attempt_ended(Ended::Failed(setback.failure.class));
+                        settlement.attempt_ended(Ended::of(&setback.failure));
                         event = Event::Finished(Outcome::Failure(setback.failure));
                         last = Some(setback);
                     }
@@ -213,7 +213,7 @@ pub(super) async fn relay(
                 let provider = planned.target.provider.id.clone();
                 return Err(Rejection::Saturated { provider });
             }
-            settlement.attempt_ended(Ended::Failed(setback.failure.class));
+            settlement.attempt_ended(Ended::of(&setback.failure));
             settlement.target(target, false);
             Err(Rejection::Failed {
                 class: setback.failure.class,

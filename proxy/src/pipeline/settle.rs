@@ -46,6 +46,8 @@ pub struct Settlement {
     quieted: Option<Harness>,
     /// An answering attempt had a price.
     priced: bool,
+    /// Attempts that the vendor may have billed, by place, and at what price.
+    doubtful: Vec<(usize, Priced)>,
     target: Option<TargetId>,
     fallback: bool,
     /// With which of the provider's keys.
@@ -94,8 +96,21 @@ pub enum Ended {
     Whole,
     /// With a failure before any of it reached the client.
     Failed(Class),
+    /// With a failure that does not tell whether the vendor did the work, and billed it.
+    Doubtful(Class),
     /// Broken after part of it had reached the client, or been written for a client that left.
     Partial(Class),
+}
+
+impl Ended {
+    /// An attempt of which nothing reached the client.
+    pub const fn of(failure: &Failure) -> Self {
+        if failure.is_ambiguous() {
+            Self::Doubtful(failure.class)
+        } else {
+            Self::Failed(failure.class)
+        }
+    }
 }
 
 impl Settlement {
@@ -143,6 +158,7 @@ impl Settlement {
             in_flight: None,
             quieted: None,
             priced: false,
+            doubtful: Vec::new(),
             target: None,
             fallback: false,
             key: KeyIndex::default(),
@@ -347,7 +363,9 @@ impl Settlement {
             key: open.key,
             class: match ended {
                 Ended::Whole => None,
-                Ended::Failed(class) | Ended::Partial(class) => Some(class),
+                Ended::Doubtful(class) | Ended::Failed(class) | Ended::Partial(class) => {
+                    Some(class)
+                }
             },
             status: open.status,
             waited_ms: Millis::of(open.waited),
@@ -357,16 +375,26 @@ impl Settlement {
             cost_usd: Money::ZERO,
             price_version: None,
         };
-        if let (Some(usage), Some(price)) = (usage, open.price) {
-            match price.cost(&usage) {
-                Ok(cost) => {
-                    attempt.cost_usd = cost;
-                    attempt.price_version = Some(price.version().to_owned());
-                    self.priced = true;
-                }
-                // Nine million dollars for one call: the counts are nonsense. They stay on record.
-                Err(_) => self.gateway.metrics.cost_overflowed(),
+        if let (Some(usage), Some(price)) = (usage, &open.price) {
+            self.priced |= book(&mut attempt, usage, price, &self.gateway);
+        }
+        match (ended, open.price, open.usage) {
+            (Ended::Doubtful(_), Some(price), None) => {
+                self.doubtful.push((exchange.attempts.len(), price));
             }
+            // What the same request came to is the best estimate of what it came to before.
+            (Ended::Whole, _, Some(reported)) => {
+                for (place, price) in self.doubtful.drain(..) {
+                    let usage = Usage {
+                        estimated: true,
+                        ..reported
+                    };
+                    if let Some(attempt) = exchange.attempts.get_mut(place) {
+                        book(attempt, usage, &price, &self.gateway);
+                    }
+                }
+            }
+            _ => {}
         }
         exchange.attempts.push(attempt);
     }
@@ -486,10 +514,24 @@ impl Drop for Settlement {
     }
 }
 
+/// Puts usage and its cost on an attempt; whether it has a cost now.
+fn book(attempt: &mut Attempt, usage: Usage, price: &Priced, gateway: &Gateway) -> bool {
+    attempt.usage = Some(usage);
+    let Ok(cost) = price.cost(&usage) else {
+        // Nine million dollars for one call: the counts are nonsense. They stay on record.
+        gateway.metrics.cost_overflowed();
+        return false;
+    };
+    attempt.cost_usd = cost;
+    attempt.price_version = Some(price.version().to_owned());
+    true
+}
+
 /// What an attempt without a usage report came to: an answer that was written at least in part is
-/// never free. Four bytes to a token is the usual rule for English and code; the estimate is marked.
+/// never free, and a request that the vendor may have served is not taken for free. Four bytes to a
+/// token is the usual rule for English and code; the estimate is marked.
 fn estimate(open: &OpenAttempt, ended: Ended) -> Option<Usage> {
-    let answered = ended == Ended::Whole || open.written > 0;
+    let answered = matches!(ended, Ended::Doubtful(_) | Ended::Whole) || open.written > 0;
     // A price exists for model calls only; relayed paths without one are not estimated.
     (answered && open.price.is_some()).then(|| Usage {
         input: Tokens(open.request_bytes.div_ceil(4)),

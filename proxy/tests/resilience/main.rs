@@ -9,6 +9,7 @@
 
 mod amplification;
 mod disconnect;
+mod doubtful;
 mod health;
 mod held;
 mod resume;
