@@ -13,7 +13,7 @@
 //! - [`failure`] is what an error came to, [`wait`] how long it asks to wait, and [`mask`] takes
 //!   credentials out of what is passed on;
 //! - [`prices`] finds the price card of a call, and reads the public catalogues;
-//! - [`bedrock`] signs requests to AWS;
+//! - [`bedrock`] signs requests to AWS, [`percent`] encodes parts of addresses;
 //! - [`prompt`] cuts a body as the vendor's prompt cache sees it.
 
 pub mod bedrock;
@@ -22,6 +22,7 @@ pub mod envelope;
 pub mod failure;
 pub mod mask;
 pub mod openai;
+pub mod percent;
 pub mod prices;
 pub mod prompt;
 pub mod provider;

@@ -111,14 +111,15 @@ impl Limiters {
         Ok(Place { _permit: permit })
     }
 
-    /// Takes the tokens that one call of `tenant` may use at most; `None` where no limit is set.
+    /// Takes the tokens that one call of `tenant` may use at most; `None` where no limit is set, and
+    /// then `most` is not asked for.
     ///
     /// # Errors
     /// [`Rejection::RateLimited`] with the limit and when enough will be there.
     pub fn take_tokens(
         &self,
         tenant: Option<&Arc<Tenant>>,
-        most: Tokens,
+        most: impl FnOnce() -> Tokens,
     ) -> Result<Option<HeldTokens>, Rejection> {
         let Some(tenant) = tenant.filter(|t| t.limits.tokens_per_minute.is_some()) else {
             return Ok(None);
@@ -127,7 +128,7 @@ impl Limiters {
         let Some((allowed, bucket)) = &limiter.tokens else {
             return Ok(None);
         };
-        let most = most.min(Tokens(u64::from(allowed.get())));
+        let most = most().min(Tokens(u64::from(allowed.get())));
         let held = bucket
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -238,7 +239,7 @@ mod tests {
         let mut tenant = Tenant::clone(&tenant(0, 0));
         tenant.limits.tokens_per_minute = NonZeroU32::new(1_000);
         let tenant = Arc::new(tenant);
-        let take = |most| limiters.take_tokens(Some(&tenant), Tokens(most));
+        let take = |most| limiters.take_tokens(Some(&tenant), || Tokens(most));
         let held = take(900).unwrap().unwrap();
         let Err(Rejection::RateLimited {
             limit,
@@ -261,14 +262,11 @@ mod tests {
     #[test]
     fn without_a_limit_no_tokens_are_held() {
         let limiters = Limiters::default();
-        assert!(limiters.take_tokens(None, Tokens(9)).unwrap().is_none());
+        let unasked = || -> Tokens { panic!("nobody has to know") };
+        assert!(limiters.take_tokens(None, unasked).unwrap().is_none());
         let free = tenant(1, 1);
-        assert!(
-            limiters
-                .take_tokens(Some(&free), Tokens(9))
-                .unwrap()
-                .is_none()
-        );
+        let held = limiters.take_tokens(Some(&free), unasked);
+        assert!(held.unwrap().is_none());
     }
 
     #[test]
@@ -283,7 +281,7 @@ mod tests {
                 let calls = [(); 4].map(|()| {
                     scope.spawn(|| {
                         start.wait();
-                        limiters.take_tokens(Some(&tenant), Tokens(900)).is_ok()
+                        limiters.take_tokens(Some(&tenant), || Tokens(900)).is_ok()
                     })
                 });
                 calls

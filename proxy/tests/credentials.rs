@@ -150,7 +150,7 @@ async fn one_token_of_entra_serves_all_requests() {
     assert_eq!(
         String::from_utf8_lossy(&asked[0].body),
         "grant_type=client_credentials&client_id=app-1&client_secret=s3cret%26more\
-         &scope=https%3a%2f%2fcognitiveservices.azure.com%2f.default"
+         &scope=https%3A%2F%2Fcognitiveservices.azure.com%2F.default"
     );
 }
 
@@ -244,7 +244,7 @@ async fn a_service_account_signs_for_its_token() {
     let asked = &server.requests()[0];
     assert_eq!(
         field(&asked.body, "grant_type"),
-        "urn%3aietf%3aparams%3aoauth%3agrant-type%3ajwt-bearer"
+        "urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer"
     );
     let statement = field(&asked.body, "assertion");
     let (signed, signature) = statement.rsplit_once('.').unwrap();

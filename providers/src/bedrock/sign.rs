@@ -12,6 +12,8 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 use whippletree_policies::time::UnixTime;
 
+use crate::percent::{self, hex};
+
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 
 /// Who signs, and for which service where.
@@ -87,7 +89,7 @@ pub fn authorization(signer: Signer<'_>, request: &Request<'_>, at: UnixTime) ->
 
 fn canonical(request: &Request<'_>, headers: &[(&str, &str)], names: &str) -> String {
     let mut text = format!("{}\n", request.method);
-    encode(request.path, true, &mut text);
+    percent::encode(request.path.as_bytes(), b"/", &mut text);
     text.push('\n');
     text.push_str(&canonical_query(request.query));
     text.push('\n');
@@ -141,27 +143,8 @@ fn recode(text: &str) -> String {
         }
     }
     let mut out = String::with_capacity(bytes.len());
-    encode_bytes(&bytes, false, &mut out);
+    percent::encode(&bytes, b"", &mut out);
     out
-}
-
-fn encode(text: &str, slash: bool, out: &mut String) {
-    encode_bytes(text.as_bytes(), slash, out);
-}
-
-/// RFC 3986: everything but unreserved characters is escaped, in upper case; `slash` keeps slashes.
-pub(super) fn encode_bytes(bytes: &[u8], slash: bool, out: &mut String) {
-    for byte in bytes {
-        let plain = byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b'~')
-            || (slash && *byte == b'/');
-        if plain {
-            out.push(char::from(*byte));
-        } else {
-            out.push('%');
-            out.extend(digits(*byte).map(|digit| digit.to_ascii_uppercase()));
-        }
-    }
 }
 
 fn mac(key: &[u8], text: &str) -> Vec<u8> {
@@ -171,14 +154,6 @@ fn mac(key: &[u8], text: &str) -> Vec<u8> {
     };
     mac.update(text.as_bytes());
     mac.finalize().into_bytes().to_vec()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| digits(*byte)).collect()
-}
-
-fn digits(byte: u8) -> [char; 2] {
-    [byte >> 4, byte & 15].map(|digit| char::from_digit(u32::from(digit), 16).unwrap_or('0'))
 }
 
 #[cfg(test)]
@@ -292,7 +267,7 @@ mod tests {
         #[test]
         fn a_query_signs_the_same_however_it_is_encoded(name in "[a-zA-Z0-9 /:+&=é%]{1,12}") {
             let mut once = String::new();
-            encode_bytes(name.as_bytes(), false, &mut once);
+            percent::encode(name.as_bytes(), b"", &mut once);
             let lower = once.to_ascii_lowercase();
             // Escapes in lower case mean the same; letters outside them do not.
             let same_letters = name.chars().all(|c| !c.is_ascii_uppercase());

@@ -5,6 +5,7 @@
 //! of streams is from the same recordings and from section D of the vendor facts (2026-11-30).
 
 use crate::envelope::OutputLimit;
+use crate::percent;
 use crate::provider::{Api, Auth};
 
 /// A vendor's variant of OpenAI's dialect.
@@ -111,14 +112,7 @@ const AZURE_API_VERSION: &str = "2024-10-21";
 /// A deployment's name with everything that could leave its path segment escaped.
 fn path_segment(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            let hex = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or('0');
-            out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
-        }
-    }
+    percent::encode(name.as_bytes(), b"", &mut out);
     out
 }
 
@@ -333,7 +327,7 @@ mod tests {
         let azure = dialect("azure").unwrap();
         assert_eq!(
             azure.url("https://t.openai.azure.com", Api::Chat, "my gpt/5"),
-            "https://t.openai.azure.com/openai/deployments/my%20gpt%2f5/chat/completions?api-version=2024-10-21"
+            "https://t.openai.azure.com/openai/deployments/my%20gpt%2F5/chat/completions?api-version=2024-10-21"
         );
         assert_eq!(
             azure.url("https://t.openai.azure.com/openai/v1", Api::Chat, "gpt-5"),

@@ -10,13 +10,31 @@ use super::values::{BaseUrl, Written};
 /// Where a secret comes from: `{ env = "NAME" }` or `{ file = "path" }`.
 ///
 /// It prints and serialises without the secret.
-#[derive(Clone, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SecretSource {
     /// Elsewhere.
     Reference(SecretReference),
     /// The secret itself; refused unless `allow_literal_secrets = true`.
-    Literal(#[schemars(extend("format" = "secret"))] String),
+    Literal(#[schemars(extend("format" = "secret"))] Literal),
+}
+
+/// A secret as it stands in the file. It prints and serialises as `…`.
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Literal(pub String);
+
+impl Serialize for Literal {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("…")
+    }
+}
+
+impl fmt::Debug for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("\"…\"")
+    }
 }
 
 /// A place that a secret is read from.
@@ -39,34 +57,16 @@ pub struct SecretReference {
     pub file: Option<String>,
 }
 
-impl Serialize for SecretSource {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Reference(reference) => reference.serialize(serializer),
-            Self::Literal(_) => serializer.serialize_str("…"),
-        }
-    }
-}
-
-impl fmt::Debug for SecretSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Reference(reference) => reference.fmt(f),
-            Self::Literal(_) => f.write_str("\"…\""),
-        }
-    }
-}
-
 /// A provider's credential: a secret as it is, or what signatures and tokens are made with.
 ///
 /// It prints and serialises without secrets.
-#[derive(Clone, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum KeySource {
     /// Elsewhere, or made.
     Written(Box<KeyTable>),
     /// The secret itself; refused unless `allow_literal_secrets = true`.
-    Literal(#[schemars(extend("format" = "secret"))] String),
+    Literal(#[schemars(extend("format" = "secret"))] Literal),
 }
 
 /// One of the ways to a credential.
@@ -110,24 +110,6 @@ impl KeySource {
                 }))
             }
             Self::Written(_) => None,
-        }
-    }
-}
-
-impl Serialize for KeySource {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Written(table) => table.serialize(serializer),
-            Self::Literal(_) => serializer.serialize_str("…"),
-        }
-    }
-}
-
-impl fmt::Debug for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Written(table) => table.fmt(f),
-            Self::Literal(_) => f.write_str("\"…\""),
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 use whippletree_policies::outcome::Class;
 use whippletree_policies::time::Instant;
+use whippletree_providers::percent;
 
 use crate::clock;
 use crate::config::credential::{Grant, Proof};
@@ -314,14 +315,7 @@ fn encode(fields: &[(&str, &str)]) -> String {
         }
         out.push_str(name);
         out.push('=');
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-                out.push(char::from(byte));
-            } else {
-                let hex = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or('0');
-                out.extend(['%', hex(byte >> 4), hex(byte & 15)]);
-            }
-        }
+        percent::encode(value.as_bytes(), b"", &mut out);
     }
     out
 }

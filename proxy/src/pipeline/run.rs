@@ -28,9 +28,7 @@ use super::share::{DRAIN_BYTES, Place, Share};
 use super::twin::{self, Found, Joined};
 use super::{Call, deliver, runaway, turn_away};
 use crate::api::body::Body;
-use crate::api::rejection::Rejection;
 use crate::config::Commit;
-use crate::limits::HeldTokens;
 use crate::server::{self, Received};
 
 /// A request that is ready to be asked of a vendor.
@@ -77,7 +75,9 @@ pub(super) async fn ask(
             }
         }
     };
-    match take_tokens(&call, &prepared) {
+    let tenant = prepared.caller.tenant();
+    let taken = (call.gateway.limiters).take_tokens(tenant, || most_tokens(&call, &prepared));
+    match taken {
         Ok(tokens) => settlement.tokens(tokens),
         Err(rejection) => return turn_away(&rejection, &mut settlement),
     }
@@ -100,13 +100,9 @@ pub(super) async fn ask(
     }
 }
 
-/// Takes what the call may use at most from its tenant's tokens per minute. The estimate of the
-/// input (four bytes to a token) may be low; what the vendor reports is booked at the end.
-fn take_tokens(call: &Call, prepared: &Prepared) -> Result<Option<HeldTokens>, Rejection> {
-    let tenant = prepared.caller.tenant();
-    if tenant.is_none_or(|tenant| tenant.limits.tokens_per_minute.is_none()) {
-        return Ok(None);
-    }
+/// What the call may use at most. The estimate of the input (four bytes to a token) may be low;
+/// what the vendor reports is booked at the end.
+fn most_tokens(call: &Call, prepared: &Prepared) -> Tokens {
     let input = Tokens((prepared.envelope.body().len() as u64).div_ceil(4));
     let output = match (prepared.api, prepared.envelope.output_limit()) {
         (Api::Embeddings, _) => Tokens::ZERO,
@@ -122,8 +118,7 @@ fn take_tokens(call: &Call, prepared: &Prepared) -> Result<Option<HeldTokens>, R
     let written = ceilings
         .map(|ceiling| ceiling.map_or(output, |ceiling| output.min(ceiling)))
         .max();
-    let most = input.plus(written.unwrap_or(output));
-    call.gateway.limiters.take_tokens(tenant, most)
+    input.plus(written.unwrap_or(output))
 }
 
 async fn answer(call: Call, prepared: Box<Prepared>, mut settlement: Settlement) -> Response<Body> {

@@ -6,7 +6,7 @@ use core::ops::Range;
 use crate::lint::finding::{Family, Fix, Meta, Severity, Status};
 use crate::lint::registry::Rule;
 use crate::lint::report::Report;
-use crate::lint::shape::time::is_epoch;
+use crate::lint::shape::calendar::is_epoch;
 use crate::lint::shape::token::number;
 use crate::lint::window::quoted;
 

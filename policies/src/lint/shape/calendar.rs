@@ -1,4 +1,4 @@
-//! Names of months and days, in the languages that prompts are written in.
+//! Names of months and days, in the languages that prompts are written in, and counts of seconds.
 
 /// Names and usual abbreviations of months, lower case: English, German, French, Spanish, Italian,
 /// Portuguese, Dutch, Russian, Polish, Turkish.
@@ -84,4 +84,24 @@ pub(crate) fn numeral(character: char) -> Option<u32> {
         '廿' => Some(20),
         _ => place.and_then(|value| u32::try_from(value).ok()),
     }
+}
+
+/// Whether a number is a count of seconds, or of a thousandth, millionth or billionth of one, since
+/// 1970, between 2001 and 2096.
+pub(crate) fn is_epoch(number: &str) -> bool {
+    let whole = number.split('.').next().unwrap_or_default();
+    let plausible = |scale: u64| {
+        let value = whole.parse::<u64>().unwrap_or(0) / scale;
+        (1_000_000_000..4_000_000_000).contains(&value)
+    };
+    number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'.')
+        && match whole.len() {
+            10 => plausible(1),
+            13 => plausible(1_000),
+            16 => plausible(1_000_000),
+            19 => plausible(1_000_000_000),
+            _ => false,
+        }
 }

@@ -325,7 +325,7 @@ impl Resolver<'_> {
                     );
                     return None;
                 }
-                text.clone()
+                text.0.clone()
             }
             SecretSource::Reference(reference) => {
                 if let Some(name) = &reference.env {

@@ -135,6 +135,7 @@ impl Passing {
                 break;
             };
             self.frame(frame, now, out)?;
+            self.bounded()?;
         }
         Ok(())
     }
@@ -212,7 +213,7 @@ impl Passing {
         }
         if event.kind == Kind::Usage {
             self.usage_event(&frame, out);
-            return self.bounded();
+            return Ok(());
         }
         if matches!(event.kind, Kind::Content | Kind::Reasoning | Kind::ToolCall) {
             // Another choice's, or a vendor that gives a reason with every event.
@@ -220,11 +221,7 @@ impl Passing {
         }
         if event.finish.is_some() {
             self.finish(frame, event.finish, out);
-            return self.bounded();
-        }
-        if !self.closing.is_empty() && !event.kind.commits() {
-            self.closing.push(frame.into_raw());
-            return self.bounded();
+            return Ok(());
         }
         let bytes = match event.kind {
             Kind::ToolCall => self.tool_call(&frame),
@@ -241,15 +238,18 @@ impl Passing {
 
     /// An event goes on, behind those that wait.
     fn pass(&mut self, bytes: Bytes, out: &mut VecDeque<Bytes>) {
-        if self.waiting.is_empty() {
+        if !self.closing.is_empty() {
+            self.closing.push(bytes);
+        } else if !self.waiting.is_empty() {
+            self.waiting.push(bytes);
+        } else {
             self.passed += bytes.len();
             out.push_back(bytes);
-        } else {
-            self.waiting.push(bytes);
         }
     }
 
     fn release_waiting(&mut self, out: &mut VecDeque<Bytes>) {
+        self.committed |= !self.waiting.is_empty();
         for bytes in self.waiting.drain(..) {
             self.passed += bytes.len();
             out.push_back(bytes);
@@ -308,7 +308,6 @@ impl Passing {
             self.settle_cut_finish(out);
             return;
         }
-        self.committed |= !self.waiting.is_empty();
         self.release_waiting(out);
         if claims_whole && self.api == Api::Chat {
             self.give_empty_arguments(out);
@@ -331,7 +330,6 @@ impl Passing {
         };
         let told = with_finish_reason(&frame, "length");
         self.told_length = true;
-        self.committed |= !self.waiting.is_empty();
         self.release_waiting(out);
         self.closing.push(told.unwrap_or_else(|| frame.into_raw()));
     }
@@ -363,11 +361,7 @@ impl Passing {
                 Some(data) => frame.with_data(&data),
                 None => frame.raw().clone(),
             };
-            if self.closing.is_empty() {
-                self.pass(bytes, out);
-            } else {
-                self.closing.push(bytes);
-            }
+            self.pass(bytes, out);
         }
     }
 

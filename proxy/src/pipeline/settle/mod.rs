@@ -5,6 +5,8 @@
 //! lost with the process. When it is dropped instead — the client left, a panic — what is known by
 //! then is recorded all the same.
 
+mod cost;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +16,11 @@ use whippletree_policies::ids::{KeyIndex, RequestId, RouteId, TargetId, TenantId
 use whippletree_policies::outcome::{Class, Failure, Outcome, Sent};
 use whippletree_policies::task::Harness;
 use whippletree_policies::time::Instant;
-use whippletree_policies::units::{Money, Tokens};
+use whippletree_policies::units::Money;
 use whippletree_policies::usage::Usage;
 
+pub use self::cost::Ended;
+use self::cost::{OpenAttempt, book, estimate, total_cost, total_usage};
 use super::attribute::Attribution;
 use super::authenticate::{Caller, DEFAULT_TENANT};
 use super::runaway::Watched;
@@ -70,47 +74,6 @@ pub struct Facts<'a> {
     pub target: Option<&'a TargetId>,
     /// A stand-in answered.
     pub fallback: bool,
-}
-
-/// An attempt that is under way.
-#[derive(Debug)]
-struct OpenAttempt {
-    target: TargetId,
-    key: Option<u32>,
-    sent_at: Instant,
-    waited: Duration,
-    first_byte: Option<Duration>,
-    status: Option<u16>,
-    price: Option<Priced>,
-    /// The request's length, for an estimate.
-    request_bytes: u64,
-    /// Bytes of text that the vendor wrote so far, for an estimate.
-    written: u64,
-    usage: Option<Usage>,
-}
-
-/// How an attempt ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// With a whole answer.
-    Whole,
-    /// With a failure before any of it reached the client.
-    Failed(Class),
-    /// With a failure that does not tell whether the vendor did the work, and billed it.
-    Doubtful(Class),
-    /// Broken after part of it had reached the client, or been written for a client that left.
-    Partial(Class),
-}
-
-impl Ended {
-    /// An attempt of which nothing reached the client.
-    pub const fn of(failure: &Failure) -> Self {
-        if failure.is_ambiguous() {
-            Self::Doubtful(failure.class)
-        } else {
-            Self::Failed(failure.class)
-        }
-    }
 }
 
 impl Settlement {
@@ -512,66 +475,4 @@ impl Drop for Settlement {
         self.client_left(499);
         self.gateway.metrics.request_ended();
     }
-}
-
-/// Puts usage and its cost on an attempt; whether it has a cost now.
-fn book(attempt: &mut Attempt, usage: Usage, price: &Priced, gateway: &Gateway) -> bool {
-    attempt.usage = Some(usage);
-    let Ok(cost) = price.cost(&usage) else {
-        // Nine million dollars for one call: the counts are nonsense. They stay on record.
-        gateway.metrics.cost_overflowed();
-        return false;
-    };
-    attempt.cost_usd = cost;
-    attempt.price_version = Some(price.version().to_owned());
-    true
-}
-
-/// What an attempt without a usage report came to: an answer that was written at least in part is
-/// never free, and a request that the vendor may have served is not taken for free. Four bytes to a
-/// token is the usual rule for English and code; the estimate is marked.
-fn estimate(open: &OpenAttempt, ended: Ended) -> Option<Usage> {
-    let answered = matches!(ended, Ended::Doubtful(_) | Ended::Whole) || open.written > 0;
-    // A price exists for model calls only; relayed paths without one are not estimated.
-    (answered && open.price.is_some()).then(|| Usage {
-        input: Tokens(open.request_bytes.div_ceil(4)),
-        output: Tokens(open.written.div_ceil(4)),
-        estimated: true,
-        ..Usage::default()
-    })
-}
-
-fn total_cost(attempts: &[Attempt]) -> Money {
-    attempts.iter().fold(Money::ZERO, |sum, attempt| {
-        sum.checked_add(attempt.cost_usd)
-            .unwrap_or(Money::from_pico(i64::MAX))
-    })
-}
-
-/// The sum over the attempts. A part that no attempt reported stays unreported.
-fn total_usage(attempts: &[Attempt]) -> Option<Usage> {
-    fn plus(a: Option<Tokens>, b: Option<Tokens>) -> Option<Tokens> {
-        match (a, b) {
-            (Some(a), Some(b)) => Some(a.plus(b)),
-            (one, other) => one.or(other),
-        }
-    }
-    attempts
-        .iter()
-        .filter_map(|attempt| attempt.usage)
-        .reduce(|a, b| Usage {
-            input: a.input.plus(b.input),
-            cache_read: plus(a.cache_read, b.cache_read),
-            cache_write_5m: plus(a.cache_write_5m, b.cache_write_5m),
-            cache_write_1h: plus(a.cache_write_1h, b.cache_write_1h),
-            output: a.output.plus(b.output),
-            reasoning: plus(a.reasoning, b.reasoning),
-            audio_input: plus(a.audio_input, b.audio_input),
-            audio_output: plus(a.audio_output, b.audio_output),
-            images: match (a.images, b.images) {
-                (Some(a), Some(b)) => Some(a.saturating_add(b)),
-                (one, other) => one.or(other),
-            },
-            estimated: a.estimated || b.estimated,
-        })
 }

@@ -4,19 +4,22 @@
 //! client's dialect has for errors, with the gateway's own facts beside it under
 //! `error.whippletree`.
 
+mod wire;
+
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::{Response, StatusCode};
-use serde::Serialize;
 use whippletree_policies::ids::{ProviderId, RequestId, RouteId, TargetId};
 use whippletree_policies::outcome::Class;
 use whippletree_policies::task::runaway::Runaway;
 
+pub use self::wire::facts;
+use self::wire::{Facts, Wire, WireError, failed_message};
 use super::body::Body;
 use super::headers;
-use crate::exchange::{Attempt, Millis};
+use crate::exchange::Attempt;
 
 /// Why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,38 +149,6 @@ enum Retry {
     NoUntil(Duration),
     /// The gateway itself asks for it.
     After(Duration),
-}
-
-#[derive(Serialize)]
-struct Wire<'a> {
-    error: WireError<'a>,
-}
-
-#[derive(Serialize)]
-struct WireError<'a> {
-    message: &'a str,
-    r#type: &'a str,
-    param: Option<&'a str>,
-    code: Option<&'a str>,
-    whippletree: Facts<'a>,
-}
-
-/// `error.whippletree`: the gateway's own facts about a failure.
-#[derive(Debug, Serialize)]
-pub struct Facts<'a> {
-    class: &'a str,
-    attempts: Vec<WireAttempt<'a>>,
-    request_id: RequestId,
-    retry: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct WireAttempt<'a> {
-    target: &'a TargetId,
-    class: Option<Class>,
-    status: Option<u16>,
-    waited_ms: Millis,
-    took_ms: Millis,
 }
 
 impl Rejection {
@@ -498,58 +469,5 @@ fn failed_status(class: Class) -> u16 {
         // 499 is nginx's name for a client that left; nobody reads it but the record.
         Class::ClientGone => 499,
         _ => 502,
-    }
-}
-
-fn failed_message(class: Class, target: Option<&TargetId>) -> String {
-    let who = target.map_or("the vendor", TargetId::as_str);
-    match class {
-        Class::ContentPolicy => format!("{who} refused the request under its content policy"),
-        Class::ContextOverflow => format!(
-            "the prompt is too long: it exceeds the maximum context length of {who}; shorten it \
-             and try again"
-        ),
-        Class::InvalidRequest => format!("{who} refused the request as invalid"),
-        Class::MalformedResponse => format!("{who} sent an answer that could not be read"),
-        Class::ModelUnavailable => {
-            format!(
-                "{who} is not available: the model is unknown, retired or closed to the gateway"
-            )
-        }
-        Class::Overloaded => format!("{who} is overloaded"),
-        Class::QuotaExhausted => format!(
-            "the gateway's account for {who} is out of credit or quota; waiting does not help, \
-             tell whoever runs the gateway"
-        ),
-        Class::RateLimited => format!("{who} limits the rate of requests"),
-        Class::ServerError => format!("{who} failed"),
-        Class::StreamInterrupted => format!("the stream from {who} broke off"),
-        Class::Timeout => format!("{who} did not answer in time"),
-        Class::Transport => format!("{who} could not be reached"),
-        Class::VendorAuth => {
-            format!("{who} refused the gateway's own credential; tell whoever runs the gateway")
-        }
-        _ => format!("{who} failed in a way that is not known"),
-    }
-}
-
-/// The gateway's own facts about a failure that no retry helps.
-pub fn facts<'a>(class: &'a str, id: RequestId, attempts: &'a [Attempt]) -> Facts<'a> {
-    let attempts = attempts.iter().map(wire_attempt).collect();
-    Facts {
-        class,
-        attempts,
-        request_id: id,
-        retry: false,
-    }
-}
-
-fn wire_attempt(attempt: &Attempt) -> WireAttempt<'_> {
-    WireAttempt {
-        target: &attempt.target,
-        class: attempt.class,
-        status: attempt.status,
-        waited_ms: attempt.waited_ms,
-        took_ms: attempt.took_ms,
     }
 }
