@@ -19,7 +19,9 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode};
 use http_body_util::{Either, Full};
 use whippletree::config::{self, PoolSettings, Provider, Timeouts};
-use whippletree::server::{self, Handler, InflightBytes, Listener, Peer, ReceiveLimits, Upload};
+use whippletree::server::{
+    self, Handler, HeadFault, InflightBytes, Listener, Peer, ReceiveLimits, Upload,
+};
 use whippletree::upstream::{Call, Pool, UpstreamBody};
 
 #[global_allocator]
@@ -74,6 +76,10 @@ impl Handler for Relay {
             response.headers_mut().insert(CONTENT_TYPE, value.clone());
         }
         response
+    }
+
+    fn refuse(&self, _: HeadFault) -> Response<Self::Body> {
+        failed(StatusCode::BAD_REQUEST)
     }
 }
 

@@ -22,7 +22,7 @@ use crate::config::reload::{Follower, Live, Refused};
 use crate::credentials::tokens::keep_fresh;
 use crate::gateway::Gateway;
 use crate::pipeline;
-use crate::server::{self, Counts, Handler, Listener, Peer, Running, Upload};
+use crate::server::{self, Counts, Handler, HeadFault, Listener, Peer, Running, Upload};
 use crate::store::{Store, StoreError};
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
@@ -82,6 +82,10 @@ impl Handler for DataPlane {
         peer: Peer,
     ) -> impl Future<Output = Response<Body>> + Send + 'static {
         pipeline::serve(self.0, request, peer)
+    }
+
+    fn refuse(&self, fault: HeadFault) -> Response<Body> {
+        pipeline::refuse(&self.0, fault)
     }
 }
 

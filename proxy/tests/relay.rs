@@ -19,7 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use whippletree::config::{self, PoolSettings, Provider, Timeouts};
 use whippletree::server::{
-    self, Handler, InflightBytes, Listener, Peer, ReceiveLimits, Running, Upload,
+    self, Handler, HeadFault, InflightBytes, Listener, Peer, ReceiveLimits, Running, Upload,
 };
 use whippletree::upstream::{Call, Pool, UpstreamBody};
 
@@ -76,6 +76,10 @@ impl Handler for Relay {
                 response
             }
         }
+    }
+
+    fn refuse(&self, _: HeadFault) -> Response<Self::Body> {
+        Response::new(Either::Right(Full::default()))
     }
 }
 

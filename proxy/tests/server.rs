@@ -19,7 +19,8 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use whippletree::config;
 use whippletree::server::{
-    self, Handler, InflightBytes, Listener, Peer, ReceiveError, ReceiveLimits, Running, Upload,
+    self, Handler, HeadFault, InflightBytes, Listener, Peer, ReceiveError, ReceiveLimits, Running,
+    Upload,
 };
 
 type Answer = Pin<Box<dyn Future<Output = Response<Full<Bytes>>> + Send>>;
@@ -32,6 +33,21 @@ impl Handler for Answering {
 
     async fn handle(self, request: Request<Upload>, _peer: Peer) -> Response<Full<Bytes>> {
         (self.0)(request).await
+    }
+
+    fn refuse(&self, fault: HeadFault) -> Response<Full<Bytes>> {
+        let (status, text) = match fault {
+            HeadFault::Malformed => (StatusCode::BAD_REQUEST, r#"{"head":"malformed"}"#),
+            HeadFault::TimedOut => (StatusCode::REQUEST_TIMEOUT, r#"{"head":"timed out"}"#),
+            HeadFault::TooLarge => (
+                StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                r#"{"head":"too large"}"#,
+            ),
+            HeadFault::UriTooLong => (StatusCode::URI_TOO_LONG, r#"{"head":"uri too long"}"#),
+        };
+        let mut answer = Response::new(Full::from(text));
+        *answer.status_mut() = status;
+        answer
     }
 }
 
@@ -319,17 +335,75 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_answered_with_431() {
+async fn a_faulty_head_is_answered_by_the_handler() {
     let (_running, address) = serve(settings(), &hello());
-    let large = format!(
-        "GET / HTTP/1.1\r\nhost: x\r\nbig: {}\r\n\r\n",
-        "x".repeat(17_000)
-    );
-    let answer = read_all(send(address, large.as_bytes()).await).await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let large = format!("GET / HTTP/1.1\r\nbig: {}\r\n\r\n", "x".repeat(17_000));
+    let flood = format!("GET / HTTP/1.1\r\nbig: {}", "x".repeat(4_000_000));
     let many = format!("GET / HTTP/1.1\r\n{}\r\n", "f: x\r\n".repeat(101));
-    let answer = read_all(send(address, many.as_bytes()).await).await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    let long = format!("GET /{} HTTP/1.1\r\n\r\n", "x".repeat(65_535));
+    let rows = [
+        ("431 ", "too large", large.as_str()),
+        ("431 ", "too large", &flood),
+        ("431 ", "too large", &many),
+        ("431 ", "too large", &long),
+        ("400 ", "malformed", "no HTTP at all\r\n\r\n"),
+        ("400 ", "malformed", "GET / HTTP/1.1\r\nno colon\r\n\r\n"),
+        (
+            "400 ",
+            "malformed",
+            "POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+        ),
+        (
+            "400 ",
+            "malformed",
+            "POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n",
+        ),
+    ];
+    for (status, fault, request) in rows {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        // The answer may come before all is written.
+        let _ = stream.write_all(request.as_bytes()).await;
+        let answer = read_all(stream).await;
+        let start = format!("HTTP/1.1 {status}");
+        assert!(answer.starts_with(&start), "{request:.60}: {answer}");
+        assert_body_is_json(&answer);
+        assert!(answer.contains(fault), "{request:.60}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_faulty_head_behind_a_good_one_is_answered_in_turn() {
+    let (_running, address) = serve(settings(), &hello());
+    let two = b"GET / HTTP/1.1\r\nhost: x\r\n\r\nno HTTP at all\r\n\r\n";
+    let answers = read_all(send(address, two).await).await;
+    assert!(answers.starts_with("HTTP/1.1 200 "), "{answers}");
+    let (_, second) = answers.split_once("helloHTTP/1.1 400 ").unwrap();
+    assert!(second.ends_with(r#"{"head":"malformed"}"#), "{answers}");
+}
+
+#[tokio::test]
+async fn http2_knows_the_same_limits_on_heads() {
+    let (_running, address) = serve(settings(), &hello());
+    let mut sender = http2(address).await;
+    let large = vec![("big".to_owned(), "x".repeat(17_000))];
+    let many = (0..101)
+        .map(|n| (format!("f{n}"), "x".to_owned()))
+        .collect();
+    for fields in [large, many] {
+        let mut request = http2_request(address, Full::default());
+        for (name, value) in fields {
+            let name = http::HeaderName::try_from(name).unwrap();
+            request
+                .headers_mut()
+                .insert(name, value.try_into().unwrap());
+        }
+        let answer = sender.send_request(request).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
+        let body = http_body_util::BodyExt::collect(answer.into_body()).await;
+        assert_eq!(body.unwrap().to_bytes(), r#"{"head":"too large"}"#);
+    }
+    let answer = sender.send_request(http2_request(address, Full::default()));
+    assert_eq!(answer.await.unwrap().status(), StatusCode::OK);
 }
 
 #[tokio::test]

@@ -19,7 +19,7 @@ use rcgen::{
 };
 use tempfile::TempDir;
 use whippletree::config;
-use whippletree::server::{self, Handler, Listener, Peer, Running, Upload};
+use whippletree::server::{self, Handler, HeadFault, Listener, Peer, Running, Upload};
 use whippletree::tls::ServerTls;
 use whippletree::upstream::{Call, Kind, Phase, Pool, Sent, UpstreamError};
 
@@ -73,6 +73,10 @@ impl Handler for Echo {
     async fn handle(self, request: Request<Upload>, peer: Peer) -> Response<Full<Bytes>> {
         let text = format!("{:?} {:?}", request.version(), peer.encryption);
         Response::new(Full::from(text))
+    }
+
+    fn refuse(&self, fault: HeadFault) -> Response<Full<Bytes>> {
+        Response::new(Full::from(format!("{fault:?}")))
     }
 }
 

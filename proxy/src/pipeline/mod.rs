@@ -34,6 +34,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderValue};
 use http::request::Parts;
 use http::{Request, Response};
+use whippletree_policies::ids::RequestId;
 use whippletree_providers::envelope::Envelope;
 use whippletree_providers::provider;
 
@@ -44,7 +45,7 @@ use crate::clock;
 use crate::config::ClientRetry;
 use crate::exchange::{Api, End};
 use crate::gateway::{Gateway, Snapshot};
-use crate::server::{Peer, ReceiveError, ReceiveLimits, Received, Upload, receive_body};
+use crate::server::{HeadFault, Peer, ReceiveError, ReceiveLimits, Received, Upload, receive_body};
 use attempt::Answer;
 use attribute::attribute;
 use authenticate::{Caller, authenticate};
@@ -98,12 +99,30 @@ pub async fn serve(gateway: Arc<Gateway>, request: Request<Upload>, peer: Peer) 
     if owned {
         response.headers_mut().remove(headers::SHOULD_RETRY);
     }
+    name(&mut response, id);
+    response
+}
+
+/// Answers a head that is no request. It is on record like any other refusal.
+pub fn refuse(gateway: &Arc<Gateway>, fault: HeadFault) -> Response<Body> {
+    let id = clock::new_request_id(clock::unix_now());
+    let mut settlement = Settlement::open(Arc::clone(gateway), id, clock::now(), Api::Other);
+    let server = &gateway.snapshot().config.server;
+    let rejection = Rejection::Head {
+        fault,
+        max_bytes: server.max_head,
+        max_fields: server.max_headers,
+    };
+    let mut response = turn_away(&rejection, &mut settlement);
+    name(&mut response, id);
+    response
+}
+
+fn name(response: &mut Response<Body>, id: RequestId) {
     let id = HeaderValue::try_from(id.to_string()).unwrap_or(HeaderValue::from_static("-"));
-    response
-        .headers_mut()
-        .insert(headers::REQUEST_ID, id.clone());
-    response.headers_mut().insert(headers::WT_REQUEST_ID, id);
-    response
+    let map = response.headers_mut();
+    map.insert(headers::REQUEST_ID, id.clone());
+    map.insert(headers::WT_REQUEST_ID, id);
 }
 
 /// What the stages came to, as it goes to the client and to whoever else has a share in it.

@@ -21,6 +21,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 
+use super::refuse::{HeadFault, HeadLimits, Refusing, in_full};
 use super::running::Active;
 use super::socket::{Socket, Stream};
 use super::watch::{Order, Watch};
@@ -36,12 +37,6 @@ const STREAM_WINDOW: u32 = 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
 const HTTP2_PREFACE: &[u8] = b"PRI";
-
-/// Sent to a client whose head began and did not end. No dialect is known yet; the form is OpenAI's.
-const TIMED_OUT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\
-content-type: application/json\r\ncontent-length: 118\r\nconnection: close\r\n\r\n\
-{\"error\":{\"message\":\"the request's head did not come in time\",\"type\":\"timeout\",\
-\"param\":null,\"code\":\"request_timeout\"}}";
 
 /// Serves one connection to its end. Dropping the future closes it.
 pub(super) async fn serve<H: Handler>(
@@ -65,10 +60,19 @@ pub(super) async fn serve<H: Handler>(
         address,
         encryption,
     };
-    let service = requests(handler, peer, Arc::clone(&watch));
     match version {
-        Version::Http1 => serve_http1(stream, service, &active, &watch).await,
-        Version::Http2 => serve_http2(stream, service, &active, &watch, tasks).await,
+        Version::Http1 => {
+            let refusing = handler.clone();
+            let refuse = move |fault| in_full(refusing.refuse(fault));
+            let stream = Refusing::new(stream, Arc::clone(&watch), refuse);
+            let service = requests(handler, peer, Arc::clone(&watch), None);
+            serve_http1(stream, service, &active, &watch).await;
+        }
+        Version::Http2 => {
+            let limits = HeadLimits::of(&active.settings);
+            let service = requests(handler, peer, Arc::clone(&watch), Some(limits));
+            serve_http2(stream, service, &active, &watch, tasks).await;
+        }
     }
 }
 
@@ -153,8 +157,9 @@ fn poll_order(watch: &Watch, cx: &Context<'_>, registered: &mut bool) -> Order {
     watch.order()
 }
 
-async fn serve_http1<S, B>(stream: Stream, service: S, active: &Active, watch: &Watch)
+async fn serve_http1<S, B, F>(stream: Refusing<F>, service: S, active: &Active, watch: &Watch)
 where
+    F: Fn(HeadFault) -> Bytes + Unpin + 'static,
     S: Service<Request<Incoming>, Response = Response<Answered<B>>, Error = Infallible>,
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Unpin + 'static,
 {
@@ -196,13 +201,18 @@ enum End {
 }
 
 /// Tells a client that its head took too long; one that has sent nothing at all is told nothing.
-async fn expire(mut stream: Stream, watch: &Watch) {
+async fn expire<F>(stream: Refusing<F>, watch: &Watch)
+where
+    F: Fn(HeadFault) -> Bytes + Unpin,
+{
     if !watch.head_begun() {
         return;
     }
+    let told = stream.refuse(HeadFault::TimedOut);
+    let mut stream = stream.into_inner();
     let mut registered = false;
     let mut goodbye = std::pin::pin!(async {
-        stream.write_all(TIMED_OUT).await?;
+        stream.write_all(&told).await?;
         stream.shutdown().await
     });
     poll_fn(|cx| {
@@ -231,11 +241,10 @@ async fn serve_http2<S, B>(
 {
     watch.multiplexes();
     let settings = &active.settings;
-    let max_head = u32::try_from(settings.max_head).unwrap_or(u32::MAX);
     let mut connection = http2::Builder::new(Tracked(tasks))
         .timer(TokioTimer::new())
         .max_concurrent_streams(MAX_STREAMS)
-        .max_header_list_size(max_head)
+        .max_header_list_size(HeadLimits::of(settings).list_size())
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .serve_connection(TokioIo::new(stream), service);
@@ -273,11 +282,12 @@ where
     }
 }
 
-/// The requests of one connection.
+/// The requests of one connection. Over HTTP/1.1, hyper itself keeps the limits on heads.
 fn requests<H: Handler>(
     handler: H,
     peer: Peer,
     watch: Arc<Watch>,
+    limits: Option<HeadLimits>,
 ) -> impl Service<
     Request<Incoming>,
     Response = Response<Answered<H::Body>>,
@@ -290,14 +300,27 @@ fn requests<H: Handler>(
             incoming,
             watch: Arc::clone(&watch),
         });
-        let answer = handler.clone().handle(request, peer);
+        let fault = limits.and_then(|limits| limits.fault(&request));
+        let answer = match fault {
+            None => Answer::Pending(handler.clone().handle(request, peer)),
+            Some(fault) => Answer::Refused(handler.refuse(fault)),
+        };
         async move {
-            Ok(answer.await.map(|body| Answered {
+            let answer = match answer {
+                Answer::Pending(answer) => answer.await,
+                Answer::Refused(answer) => answer,
+            };
+            Ok(answer.map(|body| Answered {
                 body,
                 _in_flight: in_flight,
             }))
         }
     })
+}
+
+enum Answer<F, R> {
+    Pending(F),
+    Refused(R),
 }
 
 /// Counts a request until its answer's last byte was handed over.

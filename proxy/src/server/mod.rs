@@ -18,6 +18,7 @@ mod connection;
 mod descriptors;
 mod listener;
 mod receive;
+mod refuse;
 mod running;
 mod socket;
 mod watch;
@@ -34,11 +35,12 @@ pub use connection::Upload;
 pub use descriptors::raise_open_files;
 pub use listener::Listener;
 pub use receive::{InflightBytes, ReceiveError, ReceiveLimits, Received, receive_body};
+pub use refuse::HeadFault;
 pub use running::{Counts, Running, Shares, start};
 pub use worker::{background, worker_index};
 
 /// What answers requests. Its future is dropped when the client leaves.
-pub trait Handler: Clone + Send + Sync + 'static {
+pub trait Handler: Clone + Send + Sync + Unpin + 'static {
     /// What answers are made of.
     type Body: http_body::Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>
         + Unpin
@@ -52,6 +54,10 @@ pub trait Handler: Clone + Send + Sync + 'static {
         request: Request<Upload>,
         peer: Peer,
     ) -> impl Future<Output = Response<Self::Body>> + Send + 'static;
+
+    /// Answers a head that is no request; the connection ends behind the answer. Its body must be at
+    /// hand, whole: nobody waits for it.
+    fn refuse(&self, fault: HeadFault) -> Response<Self::Body>;
 }
 
 /// Who is at the other end of a connection.

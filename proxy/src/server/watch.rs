@@ -135,6 +135,11 @@ impl Watch {
         }
     }
 
+    /// Whether a request is being answered.
+    pub(super) fn is_answering(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
     pub(super) fn request_ended(&self) {
         if self.in_flight.fetch_sub(1, Ordering::Relaxed) == 1 && self.phase() == Phase::Busy {
             self.enter(Phase::Idle);

@@ -60,6 +60,88 @@ async fn keys_that_are_none() {
 }
 
 #[tokio::test]
+async fn heads_that_are_no_requests() {
+    let refused = |status, code, message| Expected {
+        status,
+        code,
+        message,
+        record: ("refused", code),
+        after: Closed,
+    };
+    let too_large = || {
+        refused(
+            431,
+            "head_too_large",
+            "raise server.max_head or server.max_headers",
+        )
+    };
+    let malformed = || refused(400, "invalid_head", "not valid HTTP");
+    let chat = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n";
+    let rows = [
+        (
+            "one large field",
+            format!("{chat}x: {}\r\n\r\n", "x".repeat(70_000)),
+            too_large(),
+        ),
+        (
+            "one field without end",
+            format!("{chat}x: {}", "x".repeat(4_000_000)),
+            too_large(),
+        ),
+        (
+            "many fields",
+            format!("{chat}{}\r\n", "x: y\r\n".repeat(101)),
+            too_large(),
+        ),
+        (
+            "fields without end",
+            format!("{chat}{}", "x: y\r\n".repeat(500_000)),
+            too_large(),
+        ),
+        ("no HTTP", "hello?\r\n\r\n".into(), malformed()),
+        (
+            "a field without a name",
+            format!("{chat}: x\r\n\r\n"),
+            malformed(),
+        ),
+        (
+            "a field with a line break",
+            format!("{chat}x: a\rb\r\n\r\n"),
+            malformed(),
+        ),
+        (
+            "two lengths",
+            format!("{chat}content-length: 1\r\ncontent-length: 2\r\n\r\n"),
+            malformed(),
+        ),
+        (
+            "a length that is none",
+            format!("{chat}content-length: -1\r\n\r\n"),
+            malformed(),
+        ),
+        (
+            "an unknown coding of the body",
+            format!("{chat}transfer-encoding: gzip\r\n\r\n"),
+            malformed(),
+        ),
+        (
+            "a head that stops",
+            format!("{chat}authorization: Bear"),
+            refused(408, "head_timeout", "did not come in time"),
+        ),
+    ];
+    let mut world = World::new(vec![]).await;
+    for (name, request, expected) in rows {
+        world.check(name, request.as_bytes(), &expected).await;
+    }
+    let late = refused(408, "head_timeout", "did not come in time");
+    world
+        .check_slow("a head byte by byte", &format!("{chat}x: "), &late)
+        .await;
+    world.end();
+}
+
+#[tokio::test]
 async fn bodies_that_are_no_requests() {
     let nested = format!(
         r#"{{"model":"m","x":{}{}}}"#,

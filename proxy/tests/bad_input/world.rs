@@ -117,8 +117,38 @@ impl World {
         self.compare(name, client, expected).await;
     }
 
+    /// A head of which a byte comes now and then: there is never a pause, and never an end.
+    pub(crate) async fn check_slow(&mut self, name: &str, head: &str, expected: &Expected) {
+        let mut client = Client::connect(self.gateway.data_address()).await;
+        let dribble = async {
+            for byte in head.bytes().chain(std::iter::repeat(b'x')) {
+                if client.write.write_all(&[byte]).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        let answer = tokio::select! {
+            answer = answer(&mut client.read) => answer,
+            () = dribble => None,
+        };
+        self.judge(name, answer, client, expected).await;
+    }
+
     async fn compare(&mut self, name: &str, mut client: Client, expected: &Expected) {
-        let Some(answer) = client.answer().await else {
+        let answer = answer(&mut client.read).await;
+        self.judge(name, answer, client, expected).await;
+    }
+
+    async fn judge(
+        &mut self,
+        name: &str,
+        answer: Option<Answer>,
+        mut client: Client,
+        expected: &Expected,
+    ) {
+        let Some(answer) = answer else {
             return self
                 .faults
                 .push(format!("{name}: closed without an answer"));
@@ -240,46 +270,6 @@ impl Client {
         }
     }
 
-    /// The next answer, if there is one.
-    async fn answer(&mut self) -> Option<Answer> {
-        let head = timeout(SOON, self.read.head())
-            .await
-            .expect("an answer or the end");
-        let head = head.ok()??;
-        let body = self
-            .read
-            .body(head.answer_framing("POST").ok()?)
-            .await
-            .ok()?;
-        let error = serde_json::from_slice::<Value>(&body).unwrap_or_default()["error"].take();
-        let id = head.header("x-request-id").unwrap_or_default().to_owned();
-        let form = [
-            (error["message"].is_string(), "no message"),
-            (error["type"].is_string(), "no type"),
-            (error.get("param").is_some(), "no param"),
-            (
-                error["whippletree"]["request_id"] == id,
-                "another id in the body",
-            ),
-            (
-                head.header("x-wt-request-id") == Some(&id),
-                "another x-wt-request-id",
-            ),
-            (
-                head.header("content-type") == Some("application/json"),
-                "another content-type",
-            ),
-            (head.header("x-should-retry").is_some(), "no x-should-retry"),
-        ];
-        let faults = form.into_iter().filter(|(good, _)| !good);
-        Some(Answer {
-            status: head.status()?,
-            faults: faults.map(|(_, fault)| fault.to_owned()).collect(),
-            error,
-            id,
-        })
-    }
-
     /// Whether another request is answered.
     async fn after(&mut self) -> After {
         let next = with_key("GET /v1/models HTTP/1.1\r\nhost: x\r\n", "\r\n");
@@ -293,6 +283,42 @@ impl Client {
             Ok(None) | Err(_) => Closed,
         }
     }
+}
+
+/// The next answer, if there is one.
+async fn answer(read: &mut Wire<ReadHalf<TcpStream>>) -> Option<Answer> {
+    let head = timeout(SOON, read.head())
+        .await
+        .expect("an answer or the end");
+    let head = head.ok()??;
+    let body = read.body(head.answer_framing("POST").ok()?).await.ok()?;
+    let error = serde_json::from_slice::<Value>(&body).unwrap_or_default()["error"].take();
+    let id = head.header("x-request-id").unwrap_or_default().to_owned();
+    let form = [
+        (error["message"].is_string(), "no message"),
+        (error["type"].is_string(), "no type"),
+        (error.get("param").is_some(), "no param"),
+        (
+            error["whippletree"]["request_id"] == id,
+            "another id in the body",
+        ),
+        (
+            head.header("x-wt-request-id") == Some(&id),
+            "another x-wt-request-id",
+        ),
+        (
+            head.header("content-type") == Some("application/json"),
+            "another content-type",
+        ),
+        (head.header("x-should-retry").is_some(), "no x-should-retry"),
+    ];
+    let faults = form.into_iter().filter(|(good, _)| !good);
+    Some(Answer {
+        status: head.status()?,
+        faults: faults.map(|(_, fault)| fault.to_owned()).collect(),
+        error,
+        id,
+    })
 }
 
 pub(crate) fn with_key(head: &str, rest: &str) -> Vec<u8> {

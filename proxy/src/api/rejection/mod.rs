@@ -16,10 +16,11 @@ use whippletree_policies::outcome::Class;
 use whippletree_policies::task::runaway::Runaway;
 
 pub use self::wire::facts;
-use self::wire::{Facts, Wire, WireError, failed_message};
+use self::wire::{Facts, Wire, WireError, failed_message, head_message};
 use super::body::Body;
 use super::headers;
 use crate::exchange::Attempt;
+use crate::server::HeadFault;
 
 /// Why a request got no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,15 @@ pub enum Rejection {
     Busy,
     /// The gateway is shutting down.
     Draining,
+    /// The head is no request.
+    Head {
+        /// What is wrong with it.
+        fault: HeadFault,
+        /// Bytes allowed.
+        max_bytes: usize,
+        /// Fields allowed.
+        max_fields: usize,
+    },
     /// The gateway failed; its log has the reason under the request's id.
     Internal,
     /// The body is not a request.
@@ -161,6 +171,12 @@ impl Rejection {
             Self::BodyTimedOut => 408,
             Self::BodyTooLarge { .. } => 413,
             Self::Busy | Self::Draining | Self::Saturated { .. } => 503,
+            Self::Head { fault, .. } => match fault {
+                HeadFault::Malformed => 400,
+                HeadFault::TimedOut => 408,
+                HeadFault::TooLarge => 431,
+                HeadFault::UriTooLong => 414,
+            },
             Self::Internal => 500,
             Self::InvalidBody { .. }
             | Self::PathUnsafe
@@ -185,6 +201,12 @@ impl Rejection {
             Self::BodyTooLarge { .. } => "body_too_large",
             Self::Busy => "busy",
             Self::Draining => "draining",
+            Self::Head { fault, .. } => match fault {
+                HeadFault::Malformed => "invalid_head",
+                HeadFault::TimedOut => "head_timeout",
+                HeadFault::TooLarge => "head_too_large",
+                HeadFault::UriTooLong => "uri_too_long",
+            },
             Self::Internal => "internal",
             Self::InvalidBody { .. } => "invalid_body",
             Self::KeyReused => "idempotency_key_reused",
@@ -241,6 +263,7 @@ impl Rejection {
             | Self::AnswerNotKept { .. }
             | Self::BodyTimedOut
             | Self::BodyTooLarge { .. }
+            | Self::Head { .. }
             | Self::InvalidBody { .. }
             | Self::KeyReused
             | Self::MethodNotAllowed { .. }
@@ -302,6 +325,11 @@ impl Rejection {
             ),
             Self::Busy => "the gateway holds as many request bodies as it may; try again".into(),
             Self::Draining => "the gateway is shutting down; try again".into(),
+            Self::Head {
+                fault,
+                max_bytes,
+                max_fields,
+            } => head_message(*fault, *max_bytes, *max_fields),
             Self::Internal => {
                 "the gateway failed; its log has the reason under this request's id".into()
             }
@@ -375,7 +403,11 @@ impl Rejection {
                 Retry::After(Duration::from_secs(1))
             }
             Self::RateLimited { retry_after, .. } => Retry::After(*retry_after),
-            Self::BodyTimedOut => Retry::After(Duration::from_secs(1)),
+            Self::BodyTimedOut
+            | Self::Head {
+                fault: HeadFault::TimedOut,
+                ..
+            } => Retry::After(Duration::from_secs(1)),
             Self::Failed {
                 retry_after: Some(after),
                 ..

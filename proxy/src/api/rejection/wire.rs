@@ -5,6 +5,7 @@ use whippletree_policies::ids::{RequestId, TargetId};
 use whippletree_policies::outcome::Class;
 
 use crate::exchange::{Attempt, Millis};
+use crate::server::HeadFault;
 
 #[derive(Serialize)]
 pub(super) struct Wire<'a> {
@@ -56,6 +57,25 @@ fn wire_attempt(attempt: &Attempt) -> WireAttempt<'_> {
         status: attempt.status,
         waited_ms: attempt.waited_ms,
         took_ms: attempt.took_ms,
+    }
+}
+
+/// What is wrong with a head, in words.
+pub(super) fn head_message(fault: HeadFault, max_bytes: usize, max_fields: usize) -> String {
+    match fault {
+        HeadFault::Malformed => {
+            "the request's head is not valid HTTP; nothing behind it was read".into()
+        }
+        HeadFault::TimedOut => {
+            "the request's head did not come in time; send it without pauses".into()
+        }
+        HeadFault::TooLarge => format!(
+            "the request's head has more than the {max_bytes} bytes or {max_fields} fields \
+             allowed; send less, or raise server.max_head or server.max_headers"
+        ),
+        HeadFault::UriTooLong => {
+            "the request's target is too long; send what it holds in the body".into()
+        }
     }
 }
 
