@@ -119,3 +119,9 @@ def test_an_async_client_is_served_in_parallel(start, messages):
     answers = asyncio.run(ask())
     assert [answer.choices[0].message.content for answer in answers] == ["ok"] * 16
     assert len(run.vendor.requests) == 16
+
+
+def test_embeddings_of_token_numbers_pass_as_they_came(start):
+    run = start([wire.embeddings([[0.5, -1.0]], encoded=True)])
+    run.client.embeddings.create(model="vendor/embed-test", input=[[9906, 1917]])
+    assert run.vendor.requests[0].body["input"] == [[9906, 1917]]
