@@ -5,6 +5,7 @@
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -169,6 +170,16 @@ unknown_model = { input = "1.00", output = "2.00", per = 1_000_000 }
 ${rest}
 `;
 }
+
+/** A key of a tenant, and the configuration that knows it. */
+export const KEY = 'sk-team-secret-0123456789abcdef';
+export const TENANT = `
+[tenants.acme]
+keys = [{ name = "ci", sha256 = "${createHash('sha256').update(KEY).digest('hex')}" }]
+`;
+
+/** What is on record of the newest request, once there is one. */
+export const newest = ({ gateway }) => until(async () => (await gateway.read('/admin/v1/requests')).requests[0]);
 
 /** A running vendor and gateway; both end with the test. */
 export async function start(test, replies, parts = {}) {

@@ -58,8 +58,25 @@ export function toolStream(calls) {
 export const failure = (status, message, more = {}) => ({
   status,
   headers: { ...JSON_TYPE, ...more.headers },
-  body: { error: { message, type: more.type ?? 'server_error', param: null, code: more.code ?? null } },
+  body: { error: { message, type: more.type ?? 'server_error', param: more.param ?? null, code: more.code ?? null } },
 });
+
+/** The vendor's word that a key's rate is used up. */
+export const limited = (headers) => failure(429, 'slow down', { type: 'rate_limit_error', code: 'rate_limit_exceeded', headers });
+
+export const silence = () => ({ status: 0, end: 'hang' });
+
+/** A tool's call that breaks off within its arguments. */
+export function brokenToolStream(calls) {
+  const { writes, ...rest } = toolStream(calls);
+  return { ...rest, writes: writes.slice(0, 4), end: 'cut' };
+}
+
+/** A stream with a pause in the middle. */
+export function pausedStream(before, after, ms) {
+  const { writes, ...rest } = stream([before, after]);
+  return { ...rest, writes: [...writes.slice(0, 2), { sleep_ms: ms }, ...writes.slice(2)] };
+}
 
 export const reset = () => ({ status: 0, end: 'reset' });
 
@@ -92,8 +109,9 @@ export function responseStream(texts) {
   return { status: 200, headers: EVENTS, writes };
 }
 
-export function embeddings(vectors) {
-  const encode = (vector) => Buffer.from(Float32Array.from(vector).buffer).toString('base64');
+/** An embeddings answer, as base64 of little-endian floats where the client asks for that. */
+export function embeddings(vectors, { encoded = true } = {}) {
+  const encode = (vector) => (encoded ? Buffer.from(Float32Array.from(vector).buffer).toString('base64') : vector);
   const data = vectors.map((vector, index) => ({ object: 'embedding', index, embedding: encode(vector) }));
   return json({ object: 'list', data, model: 'embed-test', usage: { prompt_tokens: 7, total_tokens: 7 } });
 }
