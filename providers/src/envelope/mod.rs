@@ -35,6 +35,7 @@ mod splice;
 mod string;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -189,22 +190,20 @@ impl Envelope {
     fn scan(&mut self) -> Scan<()> {
         let (fields, items) = (&mut self.fields, &mut self.items);
         let mut scanner = Scanner::new(&self.body, 0);
-        scanner.space();
         self.open = scanner.at();
         if !scanner.take(b'{') {
             scanner.value(0)?;
-            scanner.space();
-            if scanner.peek().is_some() {
+            if !scanner.ended() {
                 return scanner.stop(Fault::Trailing);
             }
             return Scanner::new(&self.body, self.open).stop(Fault::NotAnObject);
         }
-        scanner.space();
         if !scanner.take(b'}') {
             loop {
-                let (key, escaped) = scanner.key()?;
+                let key = scanner.key()?;
+                let escaped = string::has_escape(key.of(&self.body));
                 let first = items.len();
-                let listed = scanner.peek() == Some(b'[') && LISTS.contains(&key.of(&self.body));
+                let listed = scanner.peek() == b'[' && LISTS.contains(&key.of(&self.body));
                 let value = if listed {
                     scanner.array(1, |item| items.push(item))?
                 } else {
@@ -217,19 +216,17 @@ impl Envelope {
                     escaped,
                     items: items.start..items.end,
                 });
-                scanner.space();
                 if scanner.take(b'}') {
                     break;
                 }
                 scanner.expect(b',')?;
-                scanner.space();
             }
         }
-        scanner.space();
-        if scanner.peek().is_some() {
-            return scanner.stop(Fault::Trailing);
+        if scanner.ended() {
+            Ok(())
+        } else {
+            scanner.stop(Fault::Trailing)
         }
-        Ok(())
     }
 
     fn refuse_duplicates(&self) -> Result<(), InvalidEnvelope> {
@@ -371,7 +368,6 @@ impl Envelope {
     pub fn members(&self, object: Span) -> Members<'_> {
         let mut scanner = Scanner::new(&self.body, object.start());
         let open = scanner.take(b'{');
-        scanner.space();
         Members {
             scanner,
             end: if open { object.end() } else { 0 },
@@ -382,7 +378,7 @@ impl Envelope {
     pub fn elements(&self, array: Span) -> Vec<Span> {
         let mut found = Vec::new();
         let mut scanner = Scanner::new(&self.body, array.start());
-        if scanner.peek() == Some(b'[') && scanner.array(0, |item| found.push(item)).is_err() {
+        if scanner.peek() == b'[' && scanner.array(0, |item| found.push(item)).is_err() {
             found.clear();
         }
         found
@@ -400,15 +396,14 @@ impl Iterator for Members<'_> {
     type Item = Field;
 
     fn next(&mut self) -> Option<Field> {
-        if self.scanner.at() >= self.end || self.scanner.peek() == Some(b'}') {
+        if self.scanner.at() >= self.end || self.scanner.peek() == b'}' {
             return None;
         }
         // The bytes were checked by `parse`, so these only end an iteration over a foreign span.
-        let (key, escaped) = self.scanner.key().ok()?;
+        let key = self.scanner.key().ok()?;
+        let escaped = string::has_escape(key.of(self.scanner.bytes()));
         let value = self.scanner.value(0).ok()?;
-        self.scanner.space();
         self.scanner.take(b',');
-        self.scanner.space();
         Some(Field {
             key,
             value,

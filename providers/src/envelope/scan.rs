@@ -1,9 +1,9 @@
 //! The grammar of JSON (RFC 8259), checked without building anything.
 //!
-//! A scanner walks the bytes once and only moves forward. Nesting is kept in one bit per level
-//! rather than on the call stack, so a hostile body cannot exhaust it.
+//! A scanner goes from [token](Tokens) to token and only moves forward. Nesting is kept in one bit
+//! per level rather than on the call stack, so a hostile body cannot exhaust it.
 
-use super::string;
+use super::tokens::Tokens;
 use super::{Fault, MAX_DEPTH, Span};
 
 /// Where the scan stopped, and why.
@@ -18,48 +18,59 @@ pub(super) type Scan<T> = Result<T, Stop>;
 /// A position in the bytes of a body.
 #[derive(Clone, Debug)]
 pub(super) struct Scanner<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    tokens: Tokens<'a>,
 }
 
 impl<'a> Scanner<'a> {
-    pub(super) const fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at }
+    /// On the first token at or behind `at`, which lies outside of any string.
+    pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
+        Self {
+            tokens: Tokens::new(bytes, at),
+        }
     }
 
+    /// The text.
+    pub(super) const fn bytes(&self) -> &'a [u8] {
+        self.tokens.bytes()
+    }
+
+    /// Where it is.
     pub(super) const fn at(&self) -> usize {
-        self.at
+        self.tokens.at()
     }
 
-    #[inline]
-    pub(super) fn peek(&self) -> Option<u8> {
-        self.bytes.get(self.at).copied()
+    /// The byte that is next but for white space; zero at the end.
+    pub(super) const fn peek(&self) -> u8 {
+        self.tokens.byte()
+    }
+
+    /// Whether nothing but white space is left.
+    pub(super) const fn ended(&self) -> bool {
+        self.tokens.ended()
     }
 
     pub(super) fn stop<T>(&self, fault: Fault) -> Scan<T> {
-        let fault = if self.at >= self.bytes.len() && matches!(fault, Fault::Syntax) {
-            Fault::Cut
-        } else {
-            fault
-        };
-        Err(Stop {
-            fault,
-            offset: self.at.min(self.bytes.len()),
-        })
+        self.stop_at(self.at(), fault)
     }
 
-    #[inline]
-    pub(super) fn space(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
-        }
+    #[cold]
+    fn stop_at<T>(&self, offset: usize, fault: Fault) -> Scan<T> {
+        let length = self.tokens.bytes().len();
+        let fault = match fault {
+            Fault::Syntax if offset >= length => Fault::Cut,
+            other => other,
+        };
+        let offset = offset.min(length);
+        Err(Stop { fault, offset })
     }
 
     /// Moves past `byte` if it is next.
     #[inline]
     pub(super) fn take(&mut self, byte: u8) -> bool {
-        let next = self.peek() == Some(byte);
-        self.at += usize::from(next);
+        let next = self.peek() == byte;
+        if next {
+            self.tokens.advance();
+        }
         next
     }
 
@@ -72,90 +83,77 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Moves past a string; the span leaves the quotes out. Says whether it holds an escape.
+    /// Moves past a string; the span leaves the quotes out.
     #[inline]
-    pub(super) fn string(&mut self) -> Scan<(Span, bool)> {
+    fn string(&mut self) -> Scan<Span> {
+        let open = self.at();
         self.expect(b'"')?;
-        let start = self.at;
-        match string::close(self.bytes, start) {
-            Ok((end, escaped)) => {
-                self.at = end + 1;
-                Ok((Span::new(start, end), escaped))
-            }
-            Err(offset) => {
-                self.at = offset;
-                self.stop(Fault::Syntax)
-            }
-        }
+        // What follows an opening quote is a token only if it is the closing one.
+        let close = self.at();
+        self.expect(b'"')?;
+        Ok(Span::new(open + 1, close))
     }
 
     /// Moves past a key and its colon, up to the value.
     #[inline]
-    pub(super) fn key(&mut self) -> Scan<(Span, bool)> {
+    pub(super) fn key(&mut self) -> Scan<Span> {
         let key = self.string()?;
-        self.space();
         self.expect(b':')?;
-        self.space();
         Ok(key)
     }
 
     /// Moves past one value that lies `depth` levels deep. Starts on its first byte.
     pub(super) fn value(&mut self, depth: u32) -> Scan<Span> {
-        let start = self.at;
+        let start = self.at();
         // One bit per open level above `depth`: set for an object.
         let mut objects: u128 = 0;
         let mut open = 0_u32;
         loop {
+            let mut end;
             match self.peek() {
-                Some(b'"') => {
-                    self.string()?;
-                }
-                Some(bracket @ (b'{' | b'[')) => {
+                b'"' => end = self.string()?.end() + 1,
+                bracket @ (b'{' | b'[') => {
                     if depth + open >= MAX_DEPTH {
                         return self.stop(Fault::Depth);
                     }
-                    self.at += 1;
-                    open += 1;
-                    objects = objects << 1 | u128::from(bracket == b'{');
-                    self.space();
-                    let close = if bracket == b'{' { b'}' } else { b']' };
-                    if self.take(close) {
-                        objects >>= 1;
-                        open -= 1;
-                    } else {
-                        if bracket == b'{' {
+                    self.tokens.advance();
+                    end = self.at() + 1;
+                    let object = bracket == b'{';
+                    if !self.take(if object { b'}' } else { b']' }) {
+                        open += 1;
+                        objects = objects << 1 | u128::from(object);
+                        if object {
                             self.key()?;
                         }
                         continue;
                     }
                 }
-                Some(b'-' | b'0'..=b'9') => self.number()?,
-                Some(b't') => self.literal(b"true")?,
-                Some(b'f') => self.literal(b"false")?,
-                Some(b'n') => self.literal(b"null")?,
+                b'-' | b'0'..=b'9' => end = self.word(number)?,
+                b't' => end = self.word(|rest| literal(rest, b"true"))?,
+                b'f' => end = self.word(|rest| literal(rest, b"false"))?,
+                b'n' => end = self.word(|rest| literal(rest, b"null"))?,
                 _ => return self.stop(Fault::Syntax),
             }
             // After a value: close levels until a comma asks for the next one.
             loop {
                 if open == 0 {
-                    return Ok(Span::new(start, self.at));
+                    return Ok(Span::new(start, end));
                 }
-                self.space();
                 let object = objects & 1 == 1;
                 match self.peek() {
-                    Some(b',') => {
-                        self.at += 1;
-                        self.space();
+                    b',' => {
+                        self.tokens.advance();
                         if object {
                             self.key()?;
                         }
                         break;
                     }
-                    Some(b'}') if object => {}
-                    Some(b']') if !object => {}
+                    b'}' if object => {}
+                    b']' if !object => {}
                     _ => return self.stop(Fault::Syntax),
                 }
-                self.at += 1;
+                end = self.at() + 1;
+                self.tokens.advance();
                 objects >>= 1;
                 open -= 1;
             }
@@ -164,60 +162,81 @@ impl<'a> Scanner<'a> {
 
     /// Moves past one array that lies `depth` levels deep and hands out the span of each element.
     pub(super) fn array(&mut self, depth: u32, mut element: impl FnMut(Span)) -> Scan<Span> {
-        let start = self.at;
+        let start = self.at();
         if depth >= MAX_DEPTH {
             return self.stop(Fault::Depth);
         }
         self.expect(b'[')?;
-        self.space();
+        let mut end = self.at() + 1;
         if self.take(b']') {
-            return Ok(Span::new(start, self.at));
+            return Ok(Span::new(start, end));
         }
         loop {
             element(self.value(depth + 1)?);
-            self.space();
+            end = self.at() + 1;
             if self.take(b']') {
-                return Ok(Span::new(start, self.at));
+                return Ok(Span::new(start, end));
             }
             self.expect(b',')?;
-            self.space();
         }
     }
 
+    /// Moves past a number or a word; the offset behind it. `read` says how long it is, or where it
+    /// is wrong.
     #[inline]
-    fn digits(&mut self) -> Scan<()> {
-        let start = self.at;
-        while let Some(b'0'..=b'9') = self.peek() {
-            self.at += 1;
+    fn word(&mut self, read: impl Fn(&[u8]) -> Result<usize, usize>) -> Scan<usize> {
+        let start = self.at();
+        let rest = self.tokens.bytes().get(start..).unwrap_or_default();
+        let (length, good) = match read(rest) {
+            Ok(length) => (length, !rest.get(length).is_some_and(|&byte| goes_on(byte))),
+            Err(length) => (length, false),
+        };
+        if !good {
+            return self.stop_at(start + length, Fault::Syntax);
         }
-        if self.at == start {
-            return self.stop(Fault::Syntax);
-        }
-        Ok(())
+        self.tokens.advance();
+        Ok(start + length)
     }
+}
 
-    fn number(&mut self) -> Scan<()> {
-        self.take(b'-');
-        if !self.take(b'0') {
-            self.digits()?;
-        }
-        if self.take(b'.') {
-            self.digits()?;
-        }
-        if let Some(b'e' | b'E') = self.peek() {
-            self.at += 1;
-            if let Some(b'+' | b'-') = self.peek() {
-                self.at += 1;
-            }
-            self.digits()?;
-        }
-        Ok(())
+/// Whether a number or word does not end before this byte.
+const fn goes_on(byte: u8) -> bool {
+    !matches!(
+        byte,
+        b' ' | b'\n' | b'\r' | b'\t' | b'{' | b'}' | b'[' | b']' | b':' | b',' | b'"'
+    )
+}
+
+fn digits(rest: &[u8], at: usize) -> Result<usize, usize> {
+    let digits = rest.get(at..).unwrap_or_default();
+    match digits.iter().take_while(|b| b.is_ascii_digit()).count() {
+        0 => Err(at),
+        count => Ok(at + count),
     }
+}
 
-    fn literal(&mut self, word: &[u8]) -> Scan<()> {
-        for &byte in word {
-            self.expect(byte)?;
-        }
-        Ok(())
+/// The length of the number that comes first.
+fn number(rest: &[u8]) -> Result<usize, usize> {
+    let mut at = usize::from(rest.first() == Some(&b'-'));
+    at = if rest.get(at) == Some(&b'0') {
+        at + 1
+    } else {
+        digits(rest, at)?
+    };
+    if rest.get(at) == Some(&b'.') {
+        at = digits(rest, at + 1)?;
+    }
+    if let Some(b'e' | b'E') = rest.get(at) {
+        let sign = matches!(rest.get(at + 1), Some(b'+' | b'-'));
+        at = digits(rest, at + 1 + usize::from(sign))?;
+    }
+    Ok(at)
+}
+
+fn literal(rest: &[u8], word: &[u8]) -> Result<usize, usize> {
+    match word.iter().zip(rest).position(|(a, b)| a != b) {
+        Some(wrong) => Err(wrong),
+        None if rest.len() < word.len() => Err(rest.len()),
+        None => Ok(word.len()),
     }
 }
