@@ -160,7 +160,7 @@ const BILLION: u64 = 1_000_000_000;
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_decimal(f, u128::from(self.billionths), u128::from(BILLION), 9)
+        write_decimal::<9>(f, self.billionths / BILLION, self.billionths % BILLION)
     }
 }
 
@@ -205,29 +205,39 @@ impl<'de> Deserialize<'de> for Ratio {
 }
 
 fn write_pico(f: &mut fmt::Formatter<'_>, pico: i128) -> fmt::Result {
-    let sign = if pico < 0 { "-" } else { "" };
-    f.write_str(sign)?;
+    if pico < 0 {
+        f.write_str("-")?;
+    }
     let unit = u128::from(PICO_PER_DOLLAR.unsigned_abs());
-    write_decimal(f, pico.unsigned_abs(), unit, 12)
+    let magnitude = pico.unsigned_abs();
+    // Every amount of money is, and dividing by 128 bits takes many times as long.
+    if let (Ok(magnitude), Ok(unit)) = (u64::try_from(magnitude), u64::try_from(unit)) {
+        return write_decimal::<12>(f, magnitude / unit, magnitude % unit);
+    }
+    let rest = u64::try_from(magnitude % unit).unwrap_or(0);
+    write_decimal::<12>(f, magnitude / unit, rest)
 }
 
-/// Writes `magnitude / unit`, where `unit` is ten to the power of `width`, without trailing zeros.
-fn write_decimal(
+/// Writes `whole` and `rest`, which counts units of ten to the power of `-WIDTH`, without trailing
+/// zeros.
+fn write_decimal<const WIDTH: usize>(
     f: &mut fmt::Formatter<'_>,
-    magnitude: u128,
-    unit: u128,
-    mut width: usize,
+    whole: impl fmt::Display,
+    mut rest: u64,
 ) -> fmt::Result {
-    let (whole, mut rest) = (magnitude / unit, magnitude % unit);
     write!(f, "{whole}")?;
     if rest == 0 {
         return Ok(());
     }
-    while rest.is_multiple_of(10) {
+    let mut digits = [0; WIDTH];
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10).to_le_bytes()[0];
         rest /= 10;
-        width -= 1;
     }
-    write!(f, ".{rest:0width$}")
+    let kept = digits.iter().rposition(|&digit| digit != b'0');
+    let digits = digits.get(..=kept.unwrap_or(0)).unwrap_or_default();
+    f.write_str(".")?;
+    f.write_str(core::str::from_utf8(digits).unwrap_or_default())
 }
 
 impl fmt::Display for Money {

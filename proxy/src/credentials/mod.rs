@@ -61,7 +61,8 @@ pub async fn authorize(
         Some(Credential::Grant(grant)) => {
             // Every grant of a snapshot has its source; without one the vendor says 401.
             if let Some(source) = snapshot.tokens(grant) {
-                let token = source.token().await?;
+                // Boxed: few providers have grants, and every call carries this future's size.
+                let token = Box::pin(source.token()).await?;
                 call.headers.insert(header::AUTHORIZATION, token);
             }
         }

@@ -15,8 +15,9 @@ use crate::exchange::Api;
 
 /// The longest value kept, in bytes.
 const MAX_VALUE: usize = 256;
-/// How much of each message tells conversations apart, beside its length, in bytes.
-const MAX_HASHED: usize = 8 * 1024;
+/// How much of each message's beginning, and of its end, tells conversations apart beside its
+/// length, in bytes.
+const HASHED: usize = 512;
 /// The most tags kept.
 const MAX_TAGS: usize = 32;
 
@@ -197,7 +198,15 @@ fn root(api: Api, envelope: &Envelope) -> Option<String> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
         hasher.update(&bytes.len().to_le_bytes());
-        hasher.update(bytes.get(..MAX_HASHED).unwrap_or(bytes));
+        match (bytes.first_chunk::<HASHED>(), bytes.last_chunk::<HASHED>()) {
+            (Some(first), Some(last)) if bytes.len() > 2 * HASHED => {
+                hasher.update(first);
+                hasher.update(last);
+            }
+            _ => {
+                hasher.update(bytes);
+            }
+        }
     };
     let body = envelope.body();
     if let Some(instructions) = envelope.field("instructions") {
@@ -209,10 +218,10 @@ fn root(api: Api, envelope: &Envelope) -> Option<String> {
     }
     for item in items {
         add(item.of(body));
-        let is_user = envelope
+        let role = envelope
             .members(*item)
-            .any(|m| envelope.name(&m) == "role" && m.value.of(body) == b"\"user\"");
-        if is_user {
+            .find(|member| envelope.name(member) == "role");
+        if role.is_some_and(|role| role.value.of(body) == b"\"user\"") {
             break;
         }
     }

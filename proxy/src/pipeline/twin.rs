@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HeaderMap, HeaderValue};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::{Instant, Sleep};
 use whippletree_policies::ids::RequestId;
@@ -33,9 +33,13 @@ use crate::exchange::{End, Repeated, Repetition};
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const LAST_EVENT_ID: &str = "last-event-id";
 /// The header in which a Stainless SDK counts its retries (wire-facts, A1).
-const RETRY_COUNT: &str = "x-stainless-retry-count";
+const RETRY_COUNT: HeaderName = HeaderName::from_static("x-stainless-retry-count");
 /// The same of the AWS SDKs, as `attempt=2; max=3`.
-const AWS_REQUEST: &str = "amz-sdk-request";
+const AWS_REQUEST: HeaderName = HeaderName::from_static("amz-sdk-request");
+/// The time-out that an SDK of OpenAI's or Anthropic's family announces for a whole call, in seconds.
+const SDK_TIMEOUT: HeaderName = HeaderName::from_static("x-stainless-timeout");
+/// The same for one read.
+const SDK_READ_TIMEOUT: HeaderName = HeaderName::from_static("x-stainless-read-timeout");
 
 /// What a request is to those that were sent before.
 pub(super) enum Found {
@@ -312,7 +316,7 @@ fn expected(head: &HeaderMap) -> Expected {
 
 /// How often an SDK says that it has sent this request before.
 pub(super) fn retry_count(head: &HeaderMap) -> Option<u32> {
-    let text = |name| head.get(name)?.to_str().ok();
+    let text = |name: HeaderName| head.get(name)?.to_str().ok();
     let counted = text(RETRY_COUNT).and_then(|text| text.trim().parse().ok());
     counted.or_else(|| {
         let attempt = text(AWS_REQUEST)?
@@ -328,8 +332,8 @@ pub(super) fn retry_count(head: &HeaderMap) -> Option<u32> {
 /// The time-out that an SDK announces (wire-facts, A1 and A2).
 pub(super) fn sdk_timer(head: &HeaderMap) -> Option<Duration> {
     let seconds =
-        |name: &str| -> Option<f64> { head.get(name)?.to_str().ok()?.trim().parse().ok() };
-    let seconds = seconds("x-stainless-timeout").or_else(|| seconds("x-stainless-read-timeout"))?;
+        |name: HeaderName| -> Option<f64> { head.get(name)?.to_str().ok()?.trim().parse().ok() };
+    let seconds = seconds(SDK_TIMEOUT).or_else(|| seconds(SDK_READ_TIMEOUT))?;
     (seconds > 0.0)
         .then(|| Duration::try_from_secs_f64(seconds).ok())
         .flatten()

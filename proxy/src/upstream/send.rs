@@ -50,7 +50,7 @@ async fn send(pool: &Arc<Inner>, call: Call) -> Result<Answer, UpstreamError> {
     *request.headers_mut() = call.headers;
     if pool.streams.enabled() {
         let target = call.path_and_query.clone();
-        match send_http2(pool, request, target, &deadlines, start).await? {
+        match Box::pin(send_http2(pool, request, target, &deadlines, start)).await? {
             Http2Call::Answer(answer) => return Ok(*answer),
             Http2Call::NotSpoken(returned) => request = *returned,
         }

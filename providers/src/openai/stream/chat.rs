@@ -158,9 +158,13 @@ impl ChatDecoder {
     }
 
     fn parse(&mut self, data: &[u8], now: UnixTime, form: Form) -> Event {
-        let chunk: Chunk<'_> = match serde_json::from_slice(data) {
+        // Checked at once: from a slice, each string would be checked by itself.
+        let Ok(text) = simdutf8::basic::from_utf8(data) else {
+            return Event::of(Kind::Malformed);
+        };
+        let chunk: Chunk<'_> = match serde_json::from_str(text) {
             Ok(chunk) => chunk,
-            Err(_) if serde_json::from_slice::<IgnoredAny>(data).is_ok() => {
+            Err(_) if serde_json::from_str::<IgnoredAny>(text).is_ok() => {
                 return Event::of(Kind::Unknown);
             }
             Err(_) => return Event::of(Kind::Malformed),
