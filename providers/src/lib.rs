@@ -7,7 +7,8 @@
 //!
 //! - [`envelope`] checks a request body in one pass and edits it by splices;
 //! - [`registry`] finds a vendor by name; [`provider`] is what the gateway asks of it;
-//! - [`openai`] is the dialect that most vendors speak, [`openai::dialects`] who they are;
+//! - [`openai`] is the dialect that most vendors speak, [`openai::dialects`] who they are, and
+//!   [`anthropic`] the one of Anthropic's messages;
 //! - [`sse`] cuts a streamed answer into frames and [`decoder`] says what they mean, and whether the
 //!   answer was whole;
 //! - [`failure`] is what an error came to, [`wait`] how long it asks to wait, and [`mask`] takes
@@ -16,6 +17,7 @@
 //! - [`bedrock`] signs requests to AWS, [`percent`] encodes parts of addresses;
 //! - [`prompt`] cuts a body as the vendor's prompt cache sees it.
 
+pub mod anthropic;
 pub mod bedrock;
 pub mod decoder;
 pub mod envelope;

@@ -19,8 +19,12 @@ pub enum Api {
     Chat,
     /// Text completions (OpenAI's legacy form).
     Completions,
+    /// The size of a message, without an answer (Anthropic).
+    CountTokens,
     /// Embeddings (OpenAI).
     Embeddings,
+    /// Messages (Anthropic).
+    Messages,
     /// Responses (OpenAI).
     Responses,
 }
@@ -31,7 +35,9 @@ impl Api {
         match self {
             Self::Chat => "chat",
             Self::Completions => "completions",
+            Self::CountTokens => "count_tokens",
             Self::Embeddings => "embeddings",
+            Self::Messages => "messages",
             Self::Responses => "responses",
         }
     }
@@ -41,7 +47,9 @@ impl Api {
         match self {
             Self::Chat => "/chat/completions",
             Self::Completions => "/completions",
+            Self::CountTokens => "/messages/count_tokens",
             Self::Embeddings => "/embeddings",
+            Self::Messages => "/messages",
             Self::Responses => "/responses",
         }
     }
@@ -51,7 +59,9 @@ impl Api {
         [
             Self::Chat,
             Self::Completions,
+            Self::CountTokens,
             Self::Embeddings,
+            Self::Messages,
             Self::Responses,
         ]
         .into_iter()

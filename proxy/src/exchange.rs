@@ -56,8 +56,12 @@ pub enum Api {
     Chat,
     /// `POST /v1/completions`.
     Completions,
+    /// `POST /v1/messages/count_tokens`.
+    CountTokens,
     /// `POST /v1/embeddings`.
     Embeddings,
+    /// `POST /v1/messages`.
+    Messages,
     /// Any other `/v1/*` path, relayed untouched.
     Other,
     /// `POST /v1/responses`.
@@ -70,7 +74,9 @@ impl Api {
         match self {
             Self::Chat => "/v1/chat/completions",
             Self::Completions => "/v1/completions",
+            Self::CountTokens => "/v1/messages/count_tokens",
             Self::Embeddings => "/v1/embeddings",
+            Self::Messages => "/v1/messages",
             Self::Other => "/v1/*",
             Self::Responses => "/v1/responses",
         }
@@ -81,9 +87,21 @@ impl Api {
         match self {
             Self::Chat => "chat",
             Self::Completions => "completions",
+            Self::CountTokens => "count_tokens",
             Self::Embeddings => "embeddings",
+            Self::Messages => "messages",
             Self::Other => "other",
             Self::Responses => "responses",
+        }
+    }
+
+    /// Whose shapes its clients expect.
+    pub const fn dialect(self) -> Dialect {
+        match self {
+            Self::CountTokens | Self::Messages => Dialect::Anthropic,
+            Self::Chat | Self::Completions | Self::Embeddings | Self::Other | Self::Responses => {
+                Dialect::Openai
+            }
         }
     }
 }
@@ -92,6 +110,8 @@ impl Api {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Dialect {
+    /// Anthropic's.
+    Anthropic,
     /// OpenAI's.
     Openai,
 }

@@ -25,7 +25,7 @@ use whippletree_providers::openai::{dialects, failure};
 use crate::api::headers;
 use crate::api::rejection::Rejection;
 use crate::config::Config;
-use crate::exchange::Millis;
+use crate::exchange::{Dialect, Millis};
 use crate::pipeline::attempt::{candidate, retry_policy};
 use crate::pipeline::judge::{Setback, vendor_retry};
 use crate::pipeline::plan::{Plan, Planned};
@@ -198,7 +198,13 @@ pub enum Happening {
 }
 
 /// Plays a request through.
-pub fn explain(config: &Config, plan: &Plan, imagined: &[Imagined], seed: u64) -> Explained {
+pub fn explain(
+    config: &Config,
+    plan: &Plan,
+    dialect: Dialect,
+    imagined: &[Imagined],
+    seed: u64,
+) -> Explained {
     let settings = &plan.route.settings;
     let policy = retry_policy(&settings.retry);
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -208,6 +214,7 @@ pub fn explain(config: &Config, plan: &Plan, imagined: &[Imagined], seed: u64) -
     let start = Instant(3_600_000_000_000);
     let mut story = Story {
         plan,
+        dialect,
         imagined: imagined.iter(),
         last: imagined.last(),
         start,
@@ -262,6 +269,8 @@ pub fn explain(config: &Config, plan: &Plan, imagined: &[Imagined], seed: u64) -
 }
 
 struct Story<'a> {
+    /// Whose shapes the client expects.
+    dialect: Dialect,
     plan: &'a Plan,
     imagined: std::slice::Iter<'a, Imagined>,
     last: Option<&'a Imagined>,
@@ -323,8 +332,8 @@ impl Story<'_> {
                     target: defeat.target,
                     retry_after: defeat.retry_after,
                 };
-                let response =
-                    rejection.response(whippletree_policies::ids::RequestId([0; 16]), &[], None);
+                let id = whippletree_policies::ids::RequestId([0; 16]);
+                let response = rejection.response(self.dialect, id, &[], None);
                 let header = |name| {
                     let value: Option<&HeaderValue> = response.headers().get(name);
                     value.and_then(|v| v.to_str().ok()).map(str::to_owned)

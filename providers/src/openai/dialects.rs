@@ -1,4 +1,4 @@
-//! Vendors that speak OpenAI's dialect, as rows of data.
+//! Vendors as rows of data: those that speak OpenAI's dialect, and Anthropic.
 //!
 //! Base URLs, key variables and paths are those of the vendors' documentation and SDKs; the
 //! conformance suite compares the paths with recorded traffic. What a row says about usage and ends
@@ -8,7 +8,7 @@ use crate::envelope::OutputLimit;
 use crate::percent;
 use crate::provider::{Api, Auth};
 
-/// A vendor's variant of OpenAI's dialect.
+/// A vendor: where it is, which APIs it speaks, and its variant of OpenAI's dialect.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
     /// The vendor's name in the configuration.
@@ -95,7 +95,11 @@ impl Dialect {
                 Api::Responses => {
                     format!("{base_url}/openai{}?api-version=preview", api.path())
                 }
-                Api::Chat | Api::Completions | Api::Embeddings => format!(
+                Api::Chat
+                | Api::Completions
+                | Api::CountTokens
+                | Api::Embeddings
+                | Api::Messages => format!(
                     "{base_url}/openai/deployments/{}{}?api-version={AZURE_API_VERSION}",
                     path_segment(model),
                     api.path()
@@ -125,6 +129,7 @@ const CHAT: &[Api] = &[Api::Chat];
 const CHAT_EMBEDDINGS: &[Api] = &[Api::Chat, Api::Embeddings];
 const CHAT_RESPONSES: &[Api] = &[Api::Chat, Api::Responses];
 const CLASSIC: &[Api] = &[Api::Chat, Api::Completions, Api::Embeddings];
+const MESSAGES: &[Api] = &[Api::Messages, Api::CountTokens];
 const ALL: &[Api] = &[Api::Chat, Api::Completions, Api::Embeddings, Api::Responses];
 
 /// What most vendors are like; the rows say where they differ.
@@ -144,6 +149,16 @@ pub const TYPICAL: Dialect = Dialect {
 
 /// The rows.
 pub static DIALECTS: &[Dialect] = &[
+    // Its own dialect: see `crate::anthropic`.
+    Dialect {
+        kind: "anthropic",
+        base_url: Some("https://api.anthropic.com/v1"),
+        key_env: Some("ANTHROPIC_API_KEY"),
+        auth: Auth::Header("x-api-key"),
+        apis: MESSAGES,
+        stream_options: StreamOptionsSupport::No,
+        ..TYPICAL
+    },
     Dialect {
         kind: "azure",
         key_env: Some("AZURE_OPENAI_API_KEY"),

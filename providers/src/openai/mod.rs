@@ -54,7 +54,9 @@ impl Encode for Dialect {
         match api {
             Api::Chat => self.output_limit,
             Api::Responses => OutputLimit::MaxOutputTokens,
-            Api::Completions | Api::Embeddings => OutputLimit::MaxTokens,
+            Api::Completions | Api::CountTokens | Api::Embeddings | Api::Messages => {
+                OutputLimit::MaxTokens
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use super::dialects::Dialect;
 use super::failure::classify;
 use super::stream::{ChatDecoder, ResponsesDecoder, is_error};
 use super::usage::Counts;
+use crate::anthropic::{self, MessagesDecoder};
 use crate::decoder::{Answer, Progress, Verdict};
 use crate::provider::Api;
 
@@ -44,7 +45,9 @@ pub fn read(
     }
     let (progress, verdict) = match api {
         Api::Chat | Api::Completions => ChatDecoder::new(dialect).whole(body, now),
+        Api::CountTokens => anthropic::count(body),
         Api::Embeddings => embeddings(dialect, body),
+        Api::Messages => MessagesDecoder::new(dialect).whole(body, now),
         Api::Responses => ResponsesDecoder::new(dialect).whole(body, now),
     };
     // Classified again, with what the headers say.

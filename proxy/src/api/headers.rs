@@ -28,18 +28,22 @@ pub const WT_ATTEMPT_OWNER: HeaderName = HeaderName::from_static("x-wt-attempt-o
 pub const WT_DEADLINE: HeaderName = HeaderName::from_static("x-wt-deadline-ms");
 /// Asks for a trailing comment line in streams.
 pub const WT_TRAILER: HeaderName = HeaderName::from_static("x-wt-trailer");
+/// The version of Anthropic's API that a client speaks.
+pub const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 /// Whether the client's own retry can help.
 pub const SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
 /// The vendors' finer form of `retry-after`.
 pub const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 
-/// What may reach an OpenAI-compatible vendor. `idempotency-key` lets a vendor that knows it answer
+/// What may reach a vendor. `idempotency-key` lets a vendor that knows it answer
 /// a repeated attempt once; `x-grok-conv-id` keeps a conversation on xAI's warm server; the referer
 /// and title are OpenRouter's attribution.
 fn may_reach_vendor(name: &HeaderName) -> bool {
     matches!(
         name.as_str(),
         "accept"
+            | "anthropic-beta"
+            | "anthropic-version"
             | "content-type"
             | "user-agent"
             | "referer"
@@ -121,9 +125,16 @@ fn is_withheld(name: &HeaderName) -> bool {
             | "openai-organization"
             | "openai-project"
             | "anthropic-organization-id"
-    ) || ["access-control-", "cf-", "x-wt-", "x-amz-cf-", "proxy-"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
+    ) || [
+        "access-control-",
+        "anthropic-ratelimit-",
+        "cf-",
+        "x-wt-",
+        "x-amz-cf-",
+        "proxy-",
+    ]
+    .iter()
+    .any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]

@@ -52,6 +52,8 @@ pub fn operation<'a>(method: &Method, path: &'a str) -> Result<Operation<'a>, No
         "/v1/chat/completions" => Some(Api::Chat),
         "/v1/completions" => Some(Api::Completions),
         "/v1/embeddings" => Some(Api::Embeddings),
+        "/v1/messages" => Some(Api::Messages),
+        "/v1/messages/count_tokens" => Some(Api::CountTokens),
         "/v1/responses" => Some(Api::Responses),
         _ => None,
     };

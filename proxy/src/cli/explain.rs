@@ -56,6 +56,7 @@ enum Form {
     Chat,
     Completions,
     Embeddings,
+    Messages,
     Responses,
 }
 
@@ -79,9 +80,19 @@ impl Explain {
         let snapshot = Snapshot::new(loaded.config, None)?;
         let plan = match Plan::of(&snapshot, &Caller::Loopback, model, api) {
             Ok(plan) => plan,
-            Err(rejection) => bail!("{} {}", rejection.status().as_u16(), rejection.message()),
+            Err(rejection) => bail!(
+                "{} {}",
+                rejection.status(api.dialect()).as_u16(),
+                rejection.message()
+            ),
         };
-        let explained = explain(&snapshot.config, &plan, &self.outcome, self.seed);
+        let explained = explain(
+            &snapshot.config,
+            &plan,
+            api.dialect(),
+            &self.outcome,
+            self.seed,
+        );
         if self.json {
             say_json(&explained)?;
         } else {
@@ -97,6 +108,7 @@ impl Form {
             Self::Chat => Api::Chat,
             Self::Completions => Api::Completions,
             Self::Embeddings => Api::Embeddings,
+            Self::Messages => Api::Messages,
             Self::Responses => Api::Responses,
         }
     }
@@ -110,7 +122,9 @@ fn read(file: &Path) -> anyhow::Result<Envelope> {
 
 fn api_of(envelope: &Envelope) -> Api {
     let has = |name| envelope.field(name).is_some();
-    if has("messages") {
+    if has("messages") && (has("system") || has("anthropic_version")) {
+        Api::Messages
+    } else if has("messages") {
         Api::Chat
     } else if has("input") {
         Api::Responses

@@ -6,9 +6,6 @@ use whippletree_providers::provider;
 
 use crate::exchange::Api;
 
-/// Kinds of the documented form whose dialect is not built yet.
-const UNAVAILABLE: [&str; 1] = ["anthropic"];
-
 /// The vendor of a kind.
 pub fn vendor_of(kind: &str) -> Option<&'static Dialect> {
     dialect(kind)
@@ -26,7 +23,9 @@ pub fn apis(vendor: &Dialect) -> Vec<Api> {
     let api = |api: &provider::Api| match api {
         provider::Api::Chat => Api::Chat,
         provider::Api::Completions => Api::Completions,
+        provider::Api::CountTokens => Api::CountTokens,
         provider::Api::Embeddings => Api::Embeddings,
+        provider::Api::Messages => Api::Messages,
         provider::Api::Responses => Api::Responses,
     };
     vendor.apis.iter().map(api).collect()
@@ -50,8 +49,6 @@ pub fn why_not(kind: &str) -> Option<&'static str> {
         "vertex" => Some(
             "Vertex AI's own form is not available yet: \"vertex-openai\" is the one it shares with OpenAI",
         ),
-        kind => UNAVAILABLE
-            .contains(&kind)
-            .then_some("this vendor is not available yet"),
+        _ => None,
     }
 }

@@ -191,7 +191,7 @@ fn tags(header: Option<&str>, listed: Vec<String>) -> BTreeMap<String, String> {
 /// so that a run is one task even when its client declares nothing.
 fn root(api: Api, envelope: &Envelope) -> Option<String> {
     let name = match api {
-        Api::Chat => "messages",
+        Api::Chat | Api::CountTokens | Api::Messages => "messages",
         Api::Responses => "input",
         Api::Completions | Api::Embeddings | Api::Other => return None,
     };
@@ -209,8 +209,10 @@ fn root(api: Api, envelope: &Envelope) -> Option<String> {
         }
     };
     let body = envelope.body();
-    if let Some(instructions) = envelope.field("instructions") {
-        add(instructions.value.of(body));
+    for name in ["instructions", "system"] {
+        if let Some(field) = envelope.field(name) {
+            add(field.value.of(body));
+        }
     }
     let items = envelope.items(name);
     if items.is_empty() {

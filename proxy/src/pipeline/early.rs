@@ -99,8 +99,12 @@ impl Early {
 
 /// What a client is told in the stream, where it would have been the whole answer.
 fn error_event(api: Api, body: &[u8]) -> Bytes {
-    if api != Api::Responses {
-        return [b"data: ", body, b"\n\n"].concat().into();
+    match api {
+        Api::Responses => {}
+        Api::Messages => return [b"event: error\ndata: ", body, b"\n\n"].concat().into(),
+        Api::Chat | Api::Completions | Api::CountTokens | Api::Embeddings => {
+            return [b"data: ", body, b"\n\n"].concat().into();
+        }
     }
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let part = |name| body.pointer(name).cloned().unwrap_or_default();

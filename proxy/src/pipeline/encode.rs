@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::uri::PathAndQuery;
+use whippletree_providers::anthropic;
 use whippletree_providers::envelope::{Edits, Envelope};
 use whippletree_providers::openai::dialects::{self, Dialect, StreamOptionsSupport};
 use whippletree_providers::provider::Api;
@@ -13,6 +14,9 @@ use super::plan::Planned;
 use crate::api::headers;
 use crate::config::Provider;
 use crate::upstream::Call as Outbound;
+
+/// The query by which a client of messages asks for beta features.
+const BETA: &str = "beta=true";
 
 /// The dialect of a provider's vendor. The configuration admits known kinds only, so the fallback
 /// is never met; it is what most vendors are like.
@@ -40,8 +44,21 @@ pub(super) fn model_call(
     }
     let body = edits.apply(envelope).into_chunks();
     let base = base_path(&target.provider);
-    let path = dialect.url(base, api, &target.model);
-    outbound(call, &target.provider, http::Method::POST, &path, body)
+    let mut path = dialect.url(base, api, &target.model);
+    if !matches!(api, Api::CountTokens | Api::Messages) {
+        return outbound(call, &target.provider, http::Method::POST, &path, body);
+    }
+    // Anthropic's SDKs ask for beta features so; other queries mean nothing to the vendor.
+    if call.head.uri.query() == Some(BETA) {
+        path.push('?');
+        path.push_str(BETA);
+    }
+    let mut outbound = outbound(call, &target.provider, http::Method::POST, &path, body);
+    outbound
+        .headers
+        .entry(headers::ANTHROPIC_VERSION)
+        .or_insert(HeaderValue::from_static(anthropic::VERSION));
+    outbound
 }
 
 /// A path that the gateway does not know, as it came.

@@ -146,7 +146,7 @@ fn deliver(reply: Result<Reply, Rejection>, mut settlement: Settlement) -> Respo
 /// Clients that repeat a failed request whatever the headers say get a status that they leave
 /// alone (wire-facts, A0), unless the gateway itself asks for another try.
 fn turn_away(rejection: &Rejection, settlement: &mut Settlement) -> Response<Body> {
-    let status = rejection.status();
+    let status = rejection.status(settlement.dialect());
     let quiet = settlement.quiet_status(status);
     let sent = (quiet != status && !rejection.asks_for_retry()).then_some(quiet);
     let end = if rejection.is_failure() {
@@ -162,7 +162,12 @@ fn turn_away(rejection: &Rejection, settlement: &mut Settlement) -> Response<Bod
         end,
         Some(rejection.class()),
     );
-    let mut response = rejection.response(settlement.id(), settlement.attempts(), sent);
+    let mut response = rejection.response(
+        settlement.dialect(),
+        settlement.id(),
+        settlement.attempts(),
+        sent,
+    );
     stamp(&mut response, settlement);
     response
 }
@@ -398,7 +403,9 @@ const fn provider_api(api: Api) -> Option<provider::Api> {
     match api {
         Api::Chat => Some(provider::Api::Chat),
         Api::Completions => Some(provider::Api::Completions),
+        Api::CountTokens => Some(provider::Api::CountTokens),
         Api::Embeddings => Some(provider::Api::Embeddings),
+        Api::Messages => Some(provider::Api::Messages),
         Api::Responses => Some(provider::Api::Responses),
         Api::Other => None,
     }

@@ -139,6 +139,13 @@ fn planned(
             target: target.id.clone(),
         });
     }
+    if api == Api::CountTokens {
+        // Counting costs nothing.
+        return Ok(Planned {
+            target: target.clone(),
+            price: None,
+        });
+    }
     let price = prices::price(config, target, now).ok_or_else(|| Rejection::Unpriced {
         target: target.id.clone(),
     })?;

@@ -105,6 +105,7 @@ pub(super) async fn ask(
 fn most_tokens(call: &Call, prepared: &Prepared) -> Tokens {
     let input = Tokens((prepared.envelope.body().len() as u64).div_ceil(4));
     let output = match (prepared.api, prepared.envelope.output_limit()) {
+        (Api::CountTokens, _) => return Tokens::ZERO,
         (Api::Embeddings, _) => Tokens::ZERO,
         (_, Some(limit)) => Tokens(limit),
         (_, None) => prepared.plan.route.settings.max_output,

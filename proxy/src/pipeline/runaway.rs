@@ -143,7 +143,9 @@ impl Item {
 fn tool_calls(api: Api, envelope: &Envelope) -> Option<u64> {
     let items = envelope.items(match api {
         Api::Responses => "input",
-        Api::Chat | Api::Completions | Api::Embeddings => "messages",
+        Api::Chat | Api::Completions | Api::CountTokens | Api::Embeddings | Api::Messages => {
+            "messages"
+        }
     });
     let read = |span: &Span| serde_json::from_slice::<Item>(&envelope.bytes(*span)).ok();
     let mut results: Vec<Item> = Vec::new();

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 pub use self::chat::ChatDecoder;
 pub use self::responses::ResponsesDecoder;
 use super::dialects::Dialect;
+use crate::anthropic::MessagesDecoder;
 use crate::decoder::{Finish, StreamDecoder};
 use crate::envelope::{Edits, Envelope};
 use crate::provider::Api;
@@ -27,8 +28,9 @@ use crate::sse::Frame;
 pub fn decoder(dialect: &Dialect, api: Api) -> Option<Box<dyn StreamDecoder>> {
     match api {
         Api::Chat | Api::Completions => Some(Box::new(ChatDecoder::new(dialect))),
+        Api::Messages => Some(Box::new(MessagesDecoder::new(dialect))),
         Api::Responses => Some(Box::new(ResponsesDecoder::new(dialect))),
-        Api::Embeddings => None,
+        Api::CountTokens | Api::Embeddings => None,
     }
 }
 
@@ -52,12 +54,12 @@ pub fn with_finish_reason(frame: &Frame, reason: &str) -> Option<Bytes> {
 }
 
 /// A raw string's inside, still escaped; `None` when the value is no string.
-fn inside(raw: &RawValue) -> Option<&str> {
+pub(crate) fn inside(raw: &RawValue) -> Option<&str> {
     raw.get().strip_prefix('"')?.strip_suffix('"')
 }
 
 /// What a raw string says.
-fn text(raw: &RawValue) -> Option<String> {
+pub(crate) fn text(raw: &RawValue) -> Option<String> {
     let inside = inside(raw)?;
     if inside.contains('\\') {
         // A lone surrogate, which JSON allows and a string cannot hold, leaves the escapes as they are.
@@ -67,7 +69,7 @@ fn text(raw: &RawValue) -> Option<String> {
 }
 
 /// How many bytes of text a value holds: a string, or a list of parts.
-fn text_bytes(raw: Option<&RawValue>) -> u64 {
+pub(crate) fn text_bytes(raw: Option<&RawValue>) -> u64 {
     let Some(raw) = raw else { return 0 };
     let length = match raw.get() {
         "\"\"" | "[]" | "{}" | "false" | "null" => 0,

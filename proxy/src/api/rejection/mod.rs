@@ -16,10 +16,12 @@ use whippletree_policies::outcome::Class;
 use whippletree_policies::task::runaway::Runaway;
 
 pub use self::wire::facts;
-use self::wire::{Facts, Wire, WireError, failed_message, head_message};
+use self::wire::{
+    AnthropicError, AnthropicWire, Facts, Wire, WireError, failed_message, head_message,
+};
 use super::body::Body;
 use super::headers;
-use crate::exchange::Attempt;
+use crate::exchange::{Attempt, Dialect};
 use crate::server::HeadFault;
 
 /// Why a request got no answer.
@@ -162,9 +164,13 @@ enum Retry {
 }
 
 impl Rejection {
-    /// The true HTTP status.
-    pub fn status(&self) -> StatusCode {
+    /// The true HTTP status, in the words of the client's dialect.
+    pub fn status(&self, dialect: Dialect) -> StatusCode {
         let code = match self {
+            Self::Failed {
+                class: Class::Overloaded,
+                ..
+            } if dialect == Dialect::Anthropic => 529,
             Self::Vendor { status, .. } => *status,
             Self::Failed { class, .. } => failed_status(*class),
             Self::AnswerNotKept { .. } | Self::NothingToResume => 409,
@@ -275,6 +281,28 @@ impl Rejection {
             | Self::UnknownModel { .. }
             | Self::Unpriced { .. } => "invalid_request_error",
             Self::Failed { .. } => "upstream_error",
+        }
+    }
+
+    /// Anthropic's `error.type`, on which its clients decide.
+    fn anthropic_kind(&self) -> &str {
+        match self {
+            Self::Vendor { kind, .. } => kind.as_deref().unwrap_or("invalid_request_error"),
+            Self::Failed { class, .. } => match class {
+                Class::QuotaExhausted => "billing_error",
+                Class::RateLimited => "rate_limit_error",
+                Class::Overloaded => "overloaded_error",
+                Class::Timeout => "timeout_error",
+                Class::ContentPolicy | Class::ContextOverflow | Class::InvalidRequest => {
+                    "invalid_request_error"
+                }
+                _ => "api_error",
+            },
+            Self::Busy | Self::Draining | Self::Saturated { .. } => "overloaded_error",
+            Self::BodyTooLarge { .. } => "request_too_large",
+            Self::Internal => "api_error",
+            Self::NoProvider | Self::UnknownModel { .. } | Self::UnknownPath => "not_found_error",
+            other => other.kind(),
         }
     }
 
@@ -416,40 +444,54 @@ impl Rejection {
         }
     }
 
-    /// The JSON body.
-    pub fn json(&self, id: RequestId, attempts: &[Attempt]) -> Bytes {
+    /// The JSON body, in the shape of the client's dialect.
+    pub fn json(&self, dialect: Dialect, id: RequestId, attempts: &[Attempt]) -> Bytes {
         let message = self.message();
-        let wire = Wire {
-            error: WireError {
-                message: &message,
-                r#type: self.kind(),
-                param: self.param(),
-                code: self.code(),
-                whippletree: Facts {
-                    retry: self.asks_for_retry(),
-                    ..facts(self.class(), id, attempts)
-                },
-            },
+        let whippletree = Facts {
+            retry: self.asks_for_retry(),
+            ..facts(self.class(), id, attempts)
         };
-        serde_json::to_vec(&wire).unwrap_or_default().into()
+        let json = match dialect {
+            Dialect::Anthropic => serde_json::to_vec(&AnthropicWire {
+                r#type: "error",
+                error: AnthropicError {
+                    r#type: self.anthropic_kind(),
+                    message: &message,
+                    whippletree,
+                },
+                request_id: id,
+            }),
+            Dialect::Openai => serde_json::to_vec(&Wire {
+                error: WireError {
+                    message: &message,
+                    r#type: self.kind(),
+                    param: self.param(),
+                    code: self.code(),
+                    whippletree,
+                },
+            }),
+        };
+        json.unwrap_or_default().into()
     }
 
     /// The whole response. `sent` is the status that goes out where it is not the true one.
     pub fn response(
         &self,
+        dialect: Dialect,
         id: RequestId,
         attempts: &[Attempt],
         sent: Option<StatusCode>,
     ) -> Response<Body> {
-        let mut response = Response::new(Body::from(self.json(id, attempts)));
-        *response.status_mut() = sent.unwrap_or_else(|| self.status());
+        let status = self.status(dialect);
+        let mut response = Response::new(Body::from(self.json(dialect, id, attempts)));
+        *response.status_mut() = sent.unwrap_or(status);
         let map = response.headers_mut();
         map.insert(
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/json"),
         );
         if sent.is_some() {
-            map.insert(headers::WT_STATUS, self.status().as_u16().into());
+            map.insert(headers::WT_STATUS, status.as_u16().into());
         }
         if let Self::MethodNotAllowed { allow } = self {
             map.insert(header::ALLOW, HeaderValue::from_static(allow));

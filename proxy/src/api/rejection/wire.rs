@@ -21,6 +21,21 @@ pub(super) struct WireError<'a> {
     pub(super) whippletree: Facts<'a>,
 }
 
+/// The same in Anthropic's shape.
+#[derive(Serialize)]
+pub(super) struct AnthropicWire<'a> {
+    pub(super) r#type: &'static str,
+    pub(super) error: AnthropicError<'a>,
+    pub(super) request_id: RequestId,
+}
+
+#[derive(Serialize)]
+pub(super) struct AnthropicError<'a> {
+    pub(super) r#type: &'a str,
+    pub(super) message: &'a str,
+    pub(super) whippletree: Facts<'a>,
+}
+
 /// `error.whippletree`: the gateway's own facts about a failure.
 #[derive(Debug, Serialize)]
 pub struct Facts<'a> {

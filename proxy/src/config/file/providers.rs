@@ -43,8 +43,12 @@ pub enum ApiName {
     Chat,
     /// `POST /v1/completions`.
     Completions,
+    /// `POST /v1/messages/count_tokens`.
+    CountTokens,
     /// `POST /v1/embeddings`.
     Embeddings,
+    /// `POST /v1/messages`.
+    Messages,
     /// `POST /v1/responses`.
     Responses,
 }

@@ -180,7 +180,9 @@ impl From<ApiName> for Api {
         match name {
             ApiName::Chat => Self::Chat,
             ApiName::Completions => Self::Completions,
+            ApiName::CountTokens => Self::CountTokens,
             ApiName::Embeddings => Self::Embeddings,
+            ApiName::Messages => Self::Messages,
             ApiName::Responses => Self::Responses,
         }
     }

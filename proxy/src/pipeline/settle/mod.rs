@@ -61,6 +61,7 @@ pub struct Settlement {
     /// Others may have a share in the call.
     share: Option<Arc<Share>>,
     id: RequestId,
+    dialect: Dialect,
     /// The attempts, once the exchange is on record.
     ended: Vec<Attempt>,
 }
@@ -91,7 +92,7 @@ impl Settlement {
             harness: None,
             route: None,
             api,
-            dialect: Dialect::Openai,
+            dialect: api.dialect(),
             stream: false,
             status: 0,
             outcome: End::ClientGone,
@@ -128,8 +129,14 @@ impl Settlement {
             watched: None,
             share: None,
             id,
+            dialect: api.dialect(),
             ended: Vec::new(),
         }
+    }
+
+    /// Whose shapes the client expects.
+    pub const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// Keeps the request's place among those at once until the answer has ended.

@@ -109,6 +109,26 @@ impl StreamFault {
         format!("data: {error}\n\n").into()
     }
 
+    /// The same for a client of the messages API.
+    pub fn messages_event(&self, id: RequestId, attempts: &[Attempt]) -> Bytes {
+        let said = self.said.as_ref().and_then(|said| said.kind.as_deref());
+        let kind = said.unwrap_or(match self.class {
+            Class::Overloaded => "overloaded_error",
+            Class::Timeout => "timeout_error",
+            _ => "api_error",
+        });
+        let error = json!({
+            "type": "error",
+            "error": {
+                "type": kind,
+                "message": self.text(),
+                "whippletree": crate::api::rejection::facts(self.class.as_str(), id, attempts),
+            },
+            "request_id": id,
+        });
+        format!("event: error\ndata: {error}\n\n").into()
+    }
+
     /// The same for a client of the responses API.
     pub fn responses_event(&self, sequence: u64) -> Bytes {
         let error = json!({

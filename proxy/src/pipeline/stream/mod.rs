@@ -15,6 +15,7 @@ use bytes::Bytes;
 use whippletree_policies::ids::RequestId;
 use whippletree_policies::time::UnixTime;
 use whippletree_policies::usage::Usage;
+use whippletree_providers::anthropic::with_stop_reason;
 use whippletree_providers::decoder::{Finish, Kind, StreamDecoder, ToolCall, Verdict};
 use whippletree_providers::openai::dialects::Dialect;
 use whippletree_providers::openai::stream::{ChatDecoder, decoder, with_finish_reason};
@@ -32,6 +33,9 @@ const MAX_UNPACKED: usize = 1 << 30;
 
 /// The most bytes that wait between the reason why the model stopped and the end of the stream.
 const MAX_CLOSING: usize = 256 << 10;
+
+/// What breaks the silence among message events.
+const PING: Bytes = Bytes::from_static(b"event: ping\ndata: {\"type\": \"ping\"}\n\n");
 
 /// What the client asked for, as far as its stream is concerned.
 #[derive(Clone, Copy, Debug)]
@@ -171,7 +175,7 @@ impl Passing {
             Verdict::PartialToolCall { .. } => return Err(StreamFault::cut_tool_call()),
         }
         self.release_closing(out);
-        if self.end.is_none() && self.api != Api::Responses {
+        if self.end.is_none() && !matches!(self.api, Api::Messages | Api::Responses) {
             // The vendor's dialect knows no end marker; the client's does.
             self.end = Some(Bytes::from_static(b"data: [DONE]\n\n"));
         }
@@ -181,8 +185,11 @@ impl Passing {
     /// The event that tells the client of a broken stream, in its dialect.
     pub fn fault_event(&self, fault: &StreamFault, id: RequestId, attempts: &[Attempt]) -> Bytes {
         match self.api {
+            Api::Messages => fault.messages_event(id, attempts),
             Api::Responses => fault.responses_event(self.events as u64),
-            Api::Chat | Api::Completions | Api::Embeddings => fault.chat_event(id, attempts),
+            Api::Chat | Api::Completions | Api::CountTokens | Api::Embeddings => {
+                fault.chat_event(id, attempts)
+            }
         }
     }
 
@@ -328,7 +335,10 @@ impl Passing {
         let Some(frame) = self.cut_finish.take() else {
             return;
         };
-        let told = with_finish_reason(&frame, "length");
+        let told = match self.api {
+            Api::Messages => with_stop_reason(&frame, "max_tokens"),
+            _ => with_finish_reason(&frame, "length"),
+        };
         self.told_length = true;
         self.release_waiting(out);
         self.closing.push(told.unwrap_or_else(|| frame.into_raw()));
@@ -410,8 +420,12 @@ impl Passing {
     }
 
     /// What breaks the silence without adding anything: an empty delta once a chat stream has
-    /// begun, else a comment line without the blank line that would make it an event.
+    /// begun, a ping among messages, else a comment line without the blank line that would make it
+    /// an event.
     pub fn keepalive(&self) -> Bytes {
+        if self.api == Api::Messages {
+            return PING;
+        }
         let delta = self.like.as_ref().and_then(repair::empty_delta);
         delta.map_or(Bytes::from_static(b": keep-alive\n"), |data| {
             repair::event(&data)
