@@ -52,7 +52,7 @@ fn check_names_each_fault_with_file_line_and_column() {
      --> whippletree.toml:2:8
       |
     2 | kind = "opnai"
-      |        ^^^^^^^ expected one of "azure", "bedrock-openai", "cerebras", "deepseek", "fireworks", "gemini-openai", "groq", "huggingface", "llama.cpp", "mistral", "moonshot", "ollama", "openai", "openai-compatible", "openrouter", "perplexity", "qwen", "sglang", "together", "vertex-openai", "vllm", "xai", "zhipu"
+      |        ^^^^^^^ expected one of "anthropic", "azure", "bedrock-openai", "cerebras", "deepseek", "fireworks", "gemini-openai", "groq", "huggingface", "llama.cpp", "mistral", "moonshot", "ollama", "openai", "openai-compatible", "openrouter", "perplexity", "qwen", "sglang", "together", "vertex-openai", "vllm", "xai", "zhipu"
       |
       = help: did you mean "openai"?
 

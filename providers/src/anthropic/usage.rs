@@ -39,17 +39,33 @@ impl Counts {
     /// Takes in a later report of the same answer.
     pub(super) fn update(&mut self, later: &Self) {
         self.input_tokens = later.input_tokens.or(self.input_tokens);
-        // A total without its split makes an older split void.
-        if later.cache_creation.is_some() || later.cache_creation_input_tokens.is_some() {
-            self.cache_creation = later.cache_creation;
-            self.cache_creation_input_tokens = later.cache_creation_input_tokens;
-        }
+        self.update_writes(later);
         self.cache_read_input_tokens = later
             .cache_read_input_tokens
             .or(self.cache_read_input_tokens);
         // Cumulative: a smaller count would take back what was written.
         self.output_tokens = later.output_tokens.max(self.output_tokens);
         self.output_tokens_details = later.output_tokens_details.or(self.output_tokens_details);
+    }
+
+    /// The end of a stream restates the total of cache writes without its split. What has been added
+    /// (by the vendor's own tools) had the lifetime that was asked for before: the dearer of two.
+    fn update_writes(&mut self, later: &Self) {
+        if later.cache_creation.is_some() {
+            self.cache_creation = later.cache_creation;
+        } else if let (Some(split), Some(total)) =
+            (&mut self.cache_creation, later.cache_creation_input_tokens)
+        {
+            let more = total.saturating_sub(self.cache_creation_input_tokens.unwrap_or(0));
+            let written = match split.ephemeral_1h_input_tokens {
+                None | Some(0) => &mut split.ephemeral_5m_input_tokens,
+                Some(_) => &mut split.ephemeral_1h_input_tokens,
+            };
+            *written = Some(written.unwrap_or(0).saturating_add(more));
+        }
+        self.cache_creation_input_tokens = later
+            .cache_creation_input_tokens
+            .or(self.cache_creation_input_tokens);
     }
 
     /// The counts in their common meaning; `None` when nothing was reported.
@@ -148,6 +164,29 @@ mod tests {
         let all = usage.normalise().unwrap();
         assert_eq!((all.input.0, all.output.0), (53, 25));
         assert_eq!(all.reasoning, Some(Tokens(5)));
+    }
+
+    #[test]
+    fn a_total_restated_without_its_split_keeps_the_split() {
+        let begun = |split: &str| {
+            counts(&format!(
+                r#"{{"input_tokens":0,"cache_creation_input_tokens":100,"cache_creation":{split},"output_tokens":1}}"#
+            ))
+        };
+        let ends = |split: &str, total: u64| {
+            let mut usage = begun(split);
+            usage.update(&counts(&format!(
+                r#"{{"cache_creation_input_tokens":{total}}}"#
+            )));
+            let [input, _, short, long] = parts(usage.normalise().unwrap());
+            assert_eq!(input, short + long);
+            (short, long)
+        };
+        let hour = r#"{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":100}"#;
+        let minutes = r#"{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":0}"#;
+        assert_eq!(ends(hour, 100), (0, 100));
+        assert_eq!(ends(hour, 150), (0, 150));
+        assert_eq!(ends(minutes, 150), (150, 0));
     }
 
     #[test]

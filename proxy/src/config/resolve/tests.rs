@@ -212,7 +212,7 @@ timeout = { connect = "5s" }
 connect = "5s"
 
 [providers.claude]
-kind = "anthropic"
+kind = "gemini"
 
 [providers.nameless]
 
