@@ -245,18 +245,33 @@ async fn open(
     settlement: &mut Settlement,
 ) -> Result<(Passing, UpstreamBody, VecDeque<Bytes>, Option<StreamEnd>), Setback> {
     let settings = &asked.plan.route.settings;
-    let commit_at = clock::now().after(settings.commit_wait);
+    // A stream that has begun and then falls silent is let go with its first sign of life: clients'
+    // idle timers run from their request on.
+    let commit_at = clock::now().after(settings.commit_wait.min(settings.keepalive));
     let mut held = VecDeque::new();
     let mut end = None;
     while !passing.is_committed() && end.is_none() {
-        if settings.commit == Commit::FirstToken && passing.has_begun() {
+        let may_go = settings.commit == Commit::FirstToken && passing.has_begun();
+        if may_go {
             let bytes: usize = held.iter().map(Bytes::len).sum();
             let full = passing.events() >= MAX_HELD_EVENTS || bytes >= MAX_HELD_BYTES;
             if full || clock::now() >= commit_at {
                 break;
             }
         }
-        let fault = match body.next().await {
+        let next = if may_go {
+            let until = clock::tokio_instant(commit_at);
+            match tokio::time::timeout_at(until, body.next()).await {
+                Ok(next) => next,
+                Err(_) => {
+                    held.push_back(passing.keepalive());
+                    break;
+                }
+            }
+        } else {
+            body.next().await
+        };
+        let fault = match next {
             Ok(Some(chunk)) => passing.push(chunk, clock::unix_now(), &mut held).err(),
             Err(error) => Some(StreamFault::broke(&error)),
             Ok(None) => {

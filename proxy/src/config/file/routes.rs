@@ -44,7 +44,8 @@ pub struct RouteTable {
     /// unseen; after it the client is told.
     #[serde(default = "RouteTable::commit")]
     pub commit: Commit,
-    /// How long a stream's opening is held at most before it is let go.
+    /// How long a stream's opening is held at most before it is let go; `keepalive` where that is
+    /// shorter.
     #[serde(default = "RouteTable::commit_wait")]
     pub commit_wait: Written<Duration>,
     /// What happens upstream when a client leaves. `"drain"` reads the answer on to its usage report,
