@@ -351,6 +351,25 @@ async fn tokens_are_counted_for_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn models_are_listed_in_the_shape_of_the_client() {
+    let world = World::new([], "").await;
+    let list = Call::get("/v1/models").header("x-api-key", KEY);
+    let openai = world.send(&list.clone()).await.json();
+    assert_eq!(openai["object"], "list");
+    let anthropic = world
+        .send(&list.header("anthropic-version", "2023-06-01"))
+        .await
+        .json();
+    assert_eq!(anthropic["has_more"], false);
+    assert_eq!(anthropic["data"][0]["type"], "model");
+    assert_eq!(anthropic["first_id"], anthropic["data"][0]["id"]);
+    assert_eq!(
+        anthropic["data"].as_array().unwrap().len(),
+        openai["data"].as_array().unwrap().len()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_silent_stream_gets_pings() {
     let mut writes: Vec<Write> = beginning()[..1].iter().cloned().map(Write::Text).collect();
     writes.push(Write::Sleep { sleep_ms: 1_300 });

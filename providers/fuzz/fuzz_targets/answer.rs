@@ -22,8 +22,16 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(value) = HeaderValue::from_bytes(value) {
         headers.insert(header::RETRY_AFTER, value);
     }
-    let api = [Api::Chat, Api::Completions, Api::Embeddings, Api::Responses][usize::from(how & 3)];
-    let dialect = &DIALECTS[usize::from(how >> 2) % DIALECTS.len()];
+    let apis = [
+        Api::Chat,
+        Api::Completions,
+        Api::Embeddings,
+        Api::Responses,
+        Api::Messages,
+        Api::CountTokens,
+    ];
+    let api = apis[usize::from(how & 7) % apis.len()];
+    let dialect = &DIALECTS[usize::from(how >> 3) % DIALECTS.len()];
     let status = STATUS[usize::from(*status) % STATUS.len()];
     let status = StatusCode::from_u16(status).expect("a status of the list");
     response::read(dialect, api, status, &headers, body, NOW);

@@ -32,12 +32,12 @@ fuzz_target!(|data: &[u8]| {
     let [how, cut, stream @ ..] = data else {
         return;
     };
-    let api = if how & 1 == 0 {
-        Api::Chat
-    } else {
-        Api::Responses
+    let api = match how & 3 {
+        0 => Api::Chat,
+        1 => Api::Responses,
+        _ => Api::Messages,
     };
-    let dialect = usize::from(how >> 1);
+    let dialect = usize::from(how >> 2);
     let whole = read(stream, stream.len().max(1), dialect, api);
     let apart = read(stream, usize::from(*cut) + 1, dialect, api);
     assert_eq!(whole, apart, "the cut changed the answer");

@@ -1,6 +1,8 @@
-//! `GET /v1/models`: what this caller may ask for, in OpenAI's shape.
+//! `GET /v1/models`: what this caller may ask for, in the shape of the client's dialect.
 
 use serde::Serialize;
+
+use crate::exchange::Dialect;
 
 /// One name that clients may send as `model`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -35,18 +37,58 @@ impl Model {
     }
 
     /// The JSON of one.
-    pub fn json(&self) -> Vec<u8> {
-        serde_json::to_vec(self).unwrap_or_default()
+    pub fn json(&self, dialect: Dialect) -> Vec<u8> {
+        let json = match dialect {
+            Dialect::Anthropic => serde_json::to_vec(&AnthropicModel::of(self)),
+            Dialect::Openai => serde_json::to_vec(self),
+        };
+        json.unwrap_or_default()
     }
 }
 
 /// The JSON of a list.
-pub fn list(models: &[Model]) -> Vec<u8> {
-    serde_json::to_vec(&List {
-        object: "list",
-        data: models,
-    })
-    .unwrap_or_default()
+pub fn list(models: &[Model], dialect: Dialect) -> Vec<u8> {
+    let json = match dialect {
+        Dialect::Anthropic => serde_json::to_vec(&AnthropicList {
+            data: models.iter().map(AnthropicModel::of).collect(),
+            has_more: false,
+            first_id: models.first().map(Model::id),
+            last_id: models.last().map(Model::id),
+        }),
+        Dialect::Openai => serde_json::to_vec(&List {
+            object: "list",
+            data: models,
+        }),
+    };
+    json.unwrap_or_default()
+}
+
+#[derive(Serialize)]
+struct AnthropicList<'a> {
+    data: Vec<AnthropicModel<'a>>,
+    has_more: bool,
+    first_id: Option<&'a str>,
+    last_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct AnthropicModel<'a> {
+    r#type: &'static str,
+    id: &'a str,
+    display_name: &'a str,
+    /// The epoch, as Anthropic itself says of a model whose release is not known.
+    created_at: &'static str,
+}
+
+impl<'a> AnthropicModel<'a> {
+    fn of(model: &'a Model) -> Self {
+        Self {
+            r#type: "model",
+            id: &model.id,
+            display_name: &model.id,
+            created_at: "1970-01-01T00:00:00Z",
+        }
+    }
 }
 
 /// The names nearest to `asked`, at most three, best first: those within a third of its length in

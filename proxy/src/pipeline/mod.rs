@@ -43,7 +43,7 @@ use crate::api::rejection::Rejection;
 use crate::api::{self, NoOperation, Operation, headers, models};
 use crate::clock;
 use crate::config::ClientRetry;
-use crate::exchange::{Api, End};
+use crate::exchange::{Api, Dialect, End};
 use crate::gateway::{Gateway, Snapshot};
 use crate::server::{HeadFault, Peer, ReceiveError, ReceiveLimits, Received, Upload, receive_body};
 use attempt::Answer;
@@ -355,6 +355,15 @@ impl Call {
         Ok(Self::reply(answer, settlement))
     }
 
+    /// The dialect of a client on a path that several share: only Anthropic's name a version.
+    fn speaks(&self) -> Dialect {
+        if self.head.headers.contains_key(headers::ANTHROPIC_VERSION) {
+            Dialect::Anthropic
+        } else {
+            Dialect::Openai
+        }
+    }
+
     fn list_models(&self, caller: &Caller, settlement: &mut Settlement) -> Reply {
         let allowed: Vec<_> = self
             .snapshot
@@ -363,7 +372,7 @@ impl Call {
             .filter(|m| caller.may_use(m.id()))
             .cloned()
             .collect();
-        Self::json(models::list(&allowed), settlement)
+        Self::json(models::list(&allowed, self.speaks()), settlement)
     }
 
     fn describe_model(
@@ -378,7 +387,7 @@ impl Call {
             .iter()
             .find(|m| m.id() == name && caller.may_use(name));
         match known {
-            Some(model) => Ok(Self::json(model.json(), settlement)),
+            Some(model) => Ok(Self::json(model.json(self.speaks()), settlement)),
             None => Err(Rejection::UnknownModel {
                 model: name.to_owned(),
                 nearest: Vec::new(),

@@ -181,11 +181,14 @@ keys = [{ name = "ci", sha256 = "${createHash('sha256').update(KEY).digest('hex'
 /** What is on record of the newest request, once there is one. */
 export const newest = ({ gateway }) => until(async () => (await gateway.read('/admin/v1/requests')).requests[0]);
 
-/** A running vendor and gateway; both end with the test. */
+/**
+ * A running vendor and gateway; both end with the test. `parts` may be a function of the vendor, for
+ * what depends on its address.
+ */
 export async function start(test, replies, parts = {}) {
   const vendor = await Vendor.start(replies);
   test.after(() => vendor.stop());
-  const gateway = await Gateway.start(vendor, parts);
+  const gateway = await Gateway.start(vendor, typeof parts === 'function' ? parts(vendor) : parts);
   test.after(() => gateway.stop());
   return { vendor, gateway };
 }
