@@ -90,7 +90,8 @@ retry = {{ max_attempts = 2, base = "10ms", cap = "20ms" }}
 fn sha256(text: &str) -> String {
     use sha2::Digest as _;
     let hash = sha2::Sha256::digest(text);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// A client's request: white space and field order are its own.

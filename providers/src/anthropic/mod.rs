@@ -24,15 +24,16 @@ struct Counted {
 
 /// Reads the answer to a request to count tokens. What it counted was not used, so it is no usage.
 pub(crate) fn count(body: &[u8]) -> (Progress, Verdict) {
-    let mut progress = Progress {
+    let counted = serde_json::from_slice::<Counted>(body).is_ok();
+    let progress = Progress {
         done: true,
+        malformed: !counted,
         ..Progress::default()
     };
-    match serde_json::from_slice::<Counted>(body) {
-        Ok(_) => (progress, Verdict::Complete),
-        Err(_) => {
-            progress.malformed = true;
-            (progress, Verdict::Malformed)
-        }
-    }
+    let verdict = if counted {
+        Verdict::Complete
+    } else {
+        Verdict::Malformed
+    };
+    (progress, verdict)
 }

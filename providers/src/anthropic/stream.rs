@@ -28,7 +28,7 @@ pub struct MessagesDecoder {
 }
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct Told<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: Option<&'a RawValue>,
     #[serde(default)]
@@ -139,40 +139,40 @@ impl MessagesDecoder {
         let Some(data) = frame.data() else {
             return Event::of(Kind::Comment);
         };
-        let message: Message<'_> = match serde_json::from_slice(data) {
-            Ok(message) => message,
+        let told: Told<'_> = match serde_json::from_slice(data) {
+            Ok(told) => told,
             Err(_) if serde_json::from_slice::<IgnoredAny>(data).is_ok() => {
                 return Event::of(Kind::Unknown);
             }
             Err(_) => return Event::of(Kind::Malformed),
         };
         let named = frame.name().and_then(|name| std::str::from_utf8(name).ok());
-        let kind = message.kind.and_then(inside).or(named).unwrap_or_default();
+        let kind = told.kind.and_then(inside).or(named).unwrap_or_default();
         match kind {
             "error" => self.failed(data, now),
             "ping" => Event::of(Kind::Ping),
             "message_start" => {
-                if let Some(whole) = &message.message {
+                if let Some(whole) = &told.message {
                     self.served(whole);
                 }
                 self.counted(Kind::Start)
             }
             "content_block_start" => {
-                let index = message.index.unwrap_or(0);
-                let block = message.content_block.as_ref();
+                let index = told.index.unwrap_or(0);
+                let block = told.content_block.as_ref();
                 Event::of(block.map_or(Kind::Start, |block| self.block(block, index)))
             }
             "content_block_delta" => {
-                let index = message.index.unwrap_or(0);
-                let delta = message.delta.as_ref();
+                let index = told.index.unwrap_or(0);
+                let delta = told.delta.as_ref();
                 Event::of(delta.map_or(Kind::Unknown, |delta| self.delta(delta, index)))
             }
             "content_block_stop" => Event::of(Kind::Start),
             "message_delta" => {
-                if let Some(counts) = &message.usage {
+                if let Some(counts) = &told.usage {
                     self.counts.update(counts);
                 }
-                let reason = message.delta.as_ref().and_then(|delta| delta.stop_reason);
+                let reason = told.delta.as_ref().and_then(|delta| delta.stop_reason);
                 let mut event = self.counted(Kind::Finish);
                 event.finish = finish(reason);
                 if event.finish.is_none() {

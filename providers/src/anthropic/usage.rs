@@ -25,8 +25,10 @@ pub(super) struct Counts {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 struct Writes {
-    ephemeral_5m_input_tokens: Option<u64>,
-    ephemeral_1h_input_tokens: Option<u64>,
+    #[serde(rename = "ephemeral_5m_input_tokens")]
+    short: Option<u64>,
+    #[serde(rename = "ephemeral_1h_input_tokens")]
+    long: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -57,9 +59,9 @@ impl Counts {
             (&mut self.cache_creation, later.cache_creation_input_tokens)
         {
             let more = total.saturating_sub(self.cache_creation_input_tokens.unwrap_or(0));
-            let written = match split.ephemeral_1h_input_tokens {
-                None | Some(0) => &mut split.ephemeral_5m_input_tokens,
-                Some(_) => &mut split.ephemeral_1h_input_tokens,
+            let written = match split.long {
+                None | Some(0) => &mut split.short,
+                Some(_) => &mut split.long,
             };
             *written = Some(written.unwrap_or(0).saturating_add(more));
         }
@@ -101,8 +103,8 @@ impl Counts {
         let Some(split) = self.cache_creation else {
             return (total, None);
         };
-        let short = split.ephemeral_5m_input_tokens;
-        let long = split.ephemeral_1h_input_tokens;
+        let short = split.short;
+        let long = split.long;
         let known = short.unwrap_or(0).saturating_add(long.unwrap_or(0));
         let rest = total.unwrap_or(0).saturating_sub(known);
         let long = match rest {

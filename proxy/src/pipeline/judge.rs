@@ -261,13 +261,11 @@ async fn open(
         }
         let next = if may_go {
             let until = clock::tokio_instant(commit_at);
-            match tokio::time::timeout_at(until, body.next()).await {
-                Ok(next) => next,
-                Err(_) => {
-                    held.push_back(passing.keepalive());
-                    break;
-                }
-            }
+            let Ok(next) = tokio::time::timeout_at(until, body.next()).await else {
+                held.push_back(passing.keepalive());
+                break;
+            };
+            next
         } else {
             body.next().await
         };
