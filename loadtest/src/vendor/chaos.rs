@@ -23,7 +23,7 @@ pub struct Chaos {
     pub silent: f64,
     /// 500 with an error body.
     pub error: f64,
-    /// 503 with an error body.
+    /// 503 with an error body, 529 in Anthropic's dialect.
     pub overloaded: f64,
     /// 429 with `retry-after: 1`.
     pub rate_limited: f64,
@@ -54,18 +54,28 @@ enum Fault {
 }
 
 impl Chaos {
-    /// The answer to the `number`th request, spoilt or not.
-    pub(super) fn spoil(&self, number: u64, reply: Reply) -> Reply {
+    /// The answer to the `number`th request, spoilt or not; errors are in Anthropic's shape or
+    /// OpenAI's.
+    pub(super) fn spoil(&self, number: u64, anthropic: bool, reply: Reply) -> Reply {
         let mut dice =
             StdRng::seed_from_u64(self.seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let Some(fault) = self.draw(dice.random::<f64>()) else {
             return reply;
         };
-        let error = |kind: &str| json!({"error": {"message": format!("{kind} by chance"), "type": kind, "code": null}});
+        let error = |kind: &str| {
+            let message = format!("{kind} by chance");
+            if anthropic {
+                json!({"type": "error", "error": {"type": kind, "message": message}})
+            } else {
+                json!({"error": {"message": message, "type": kind, "code": null}})
+            }
+        };
         match fault {
             Fault::Reset => Reply::none(End::Reset),
             Fault::Silent => Reply::none(End::Hang),
+            Fault::Error if anthropic => Reply::json(500, error("api_error")),
             Fault::Error => Reply::json(500, error("server_error")),
+            Fault::Overloaded if anthropic => Reply::json(529, error("overloaded_error")),
             Fault::Overloaded => Reply::json(503, error("overloaded_error")),
             Fault::RateLimited => {
                 Reply::json(429, error("rate_limit_error")).header("retry-after", "1")
@@ -166,7 +176,7 @@ mod tests {
         };
         let ends = || -> Vec<End> {
             (0..10_000)
-                .map(|number| chaos.spoil(number, Reply::events(["a", "b"])).end)
+                .map(|number| chaos.spoil(number, false, Reply::events(["a", "b"])).end)
                 .collect()
         };
         let drawn = ends();
@@ -182,6 +192,24 @@ mod tests {
             share(End::Cut)
         );
         assert_eq!(drawn, ends());
+    }
+
+    #[test]
+    fn an_error_has_the_shape_of_the_dialect() {
+        let chaos = Chaos {
+            overloaded: 1.0,
+            ..Chaos::default()
+        };
+        let spoilt = |anthropic| chaos.spoil(1, anthropic, Reply::events(["a"]));
+        assert_eq!(spoilt(false).status, 503);
+        let reply = spoilt(true);
+        assert_eq!(reply.status, 529);
+        let body = reply.body.unwrap_or_default();
+        assert_eq!(body.get("type"), Some(&json!("error")));
+        assert_eq!(
+            body.pointer("/error/type"),
+            Some(&json!("overloaded_error"))
+        );
     }
 
     #[test]

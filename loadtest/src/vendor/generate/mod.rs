@@ -5,11 +5,12 @@
 //! must be met. The generator does all that deterministically: tokens are estimated as bytes / 4,
 //! prefixes are remembered in blocks as vendors do, and the same request gets the same answer.
 //!
-//! Limits: OpenAI's shapes only; a prompt's bytes are its tools and messages with the white space
+//! Limits: OpenAI's shapes and Anthropic's messages only; a prompt's bytes are its tools and messages with the white space
 //! between JSON tokens left out, which is near to what a vendor's template sees.
 
 mod cache;
 mod chat;
+mod messages;
 mod other;
 mod responses;
 mod schema;
@@ -27,6 +28,7 @@ use super::chaos::Chaos;
 use super::script::Reply;
 use crate::clock;
 use cache::Prefixes;
+use messages::{Cached, Prompt};
 pub use schema::smallest_instance;
 
 /// How the generator answers.
@@ -130,6 +132,10 @@ impl Say {
     }
 }
 
+fn is_anthropic(path: &str) -> bool {
+    path.contains("/messages")
+}
+
 fn tokens_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(4)
 }
@@ -156,6 +162,8 @@ struct Asking<'a> {
     #[serde(default)]
     text: Option<Value>,
     #[serde(default)]
+    output_config: Option<Value>,
+    #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
     stream_options: Option<Value>,
@@ -178,7 +186,10 @@ impl Generating {
     }
 
     pub(super) fn answer(&self, asked: Asked<'_>) -> Reply {
-        self.rules.chaos.spoil(asked.number, self.proper(asked))
+        let (number, anthropic) = (asked.number, is_anthropic(asked.path));
+        self.rules
+            .chaos
+            .spoil(number, anthropic, self.proper(asked))
     }
 
     fn proper(&self, asked: Asked<'_>) -> Reply {
@@ -186,32 +197,29 @@ impl Generating {
         if asked.method == "GET" && path.ends_with("/models") {
             return other::models(&self.rules);
         }
+        let refuse = if is_anthropic(path) {
+            messages::refusal
+        } else {
+            refusal
+        };
         let asking: Asking<'_> = match serde_json::from_slice(asked.body) {
             Ok(asking) => asking,
-            Err(error) => {
-                return refusal(
-                    400,
-                    "invalid_request_error",
-                    &format!("body is not a request: {error}"),
-                );
-            }
+            Err(error) => return refuse(400, &format!("body is not a request: {error}")),
         };
         let Some(model) = asking.model.clone() else {
-            return refusal(
-                400,
-                "invalid_request_error",
-                "you must provide a model parameter",
-            );
+            return refuse(400, "you must provide a model parameter");
         };
         if !self.rules.models.is_empty() && !self.rules.models.contains(&model) {
-            return refusal(
-                404,
-                "invalid_request_error",
-                &format!("the model {model:?} does not exist"),
-            );
+            return refuse(404, &format!("the model {model:?} does not exist"));
         }
         if path.ends_with("/embeddings") {
             return other::embeddings(&model, &asking);
+        }
+        if path.ends_with("/messages/count_tokens") {
+            return messages::count(&Prompt::read(asked.body));
+        }
+        if path.ends_with("/messages") {
+            return self.message(&asking, model, asked);
         }
         let turn = self.turn(&asking, model, asked.number);
         if path.ends_with("/chat/completions") {
@@ -221,23 +229,50 @@ impl Generating {
         } else if path.ends_with("/completions") {
             other::completion(&turn)
         } else {
-            refusal(
+            refuse(
                 404,
-                "invalid_request_error",
                 &format!("unknown request URL: {} {path}", asked.method),
             )
         }
     }
 
+    fn message(&self, asking: &Asking<'_>, model: String, asked: Asked<'_>) -> Reply {
+        if asking.max_tokens.is_none() {
+            return messages::refusal(400, "max_tokens: Field required");
+        }
+        let prompt = Prompt::read(asked.body);
+        let marked = prompt.bytes.get(..prompt.marked).unwrap_or_default();
+        let mut cached = Cached::default();
+        let tokens = tokens_of(marked.len());
+        if tokens >= u64::from(self.rules.cache.minimum_tokens.max(1)) {
+            cached.read = self.reuse(&model, marked).min(tokens);
+            cached.written = tokens - cached.read;
+            cached.hour = prompt.hour;
+        }
+        let turn = Turn {
+            rules: &self.rules,
+            model,
+            streams: asking.stream.unwrap_or(false),
+            include_usage: true,
+            number: asked.number,
+            prompt_tokens: tokens_of(prompt.bytes.len()).max(1),
+            cached_tokens: cached.read,
+            say: say(&self.rules, asking, asked.number),
+        };
+        messages::answer(&turn, cached)
+    }
+
+    fn reuse(&self, model: &str, prompt: &[u8]) -> u64 {
+        self.prefixes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .reuse(model, prompt, clock::now())
+    }
+
     fn turn(&self, asking: &Asking<'_>, model: String, number: u64) -> Turn<'_> {
         let prompt = rendered(asking);
         let prompt_tokens = tokens_of(prompt.len()).max(1);
-        let cached_tokens = self
-            .prefixes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .reuse(&model, &prompt, clock::now())
-            .min(prompt_tokens);
+        let cached_tokens = self.reuse(&model, &prompt).min(prompt_tokens);
         Turn {
             rules: &self.rules,
             model,
@@ -322,7 +357,8 @@ fn pieces(text: &str) -> Vec<String> {
     pieces
 }
 
-/// The roles of a conversation in order; a Responses item without a role is known by its type.
+/// The roles of a conversation in order; a Responses item without a role is known by its type, and
+/// Anthropic's users who bring the results of tools are no users.
 fn history(asking: &Asking<'_>) -> Vec<String> {
     let items: Vec<Value> = match (&asking.messages, asking.input) {
         (Some(messages), _) => messages
@@ -337,11 +373,18 @@ fn history(asking: &Asking<'_>) -> Vec<String> {
     items
         .iter()
         .map(|item| match (item.get("role"), item.get("type")) {
+            (Some(_), _) if brings_results(item) => "tool".to_owned(),
             (Some(Value::String(role)), _) => role.clone(),
             (_, Some(Value::String(kind))) if kind == "function_call_output" => "tool".to_owned(),
             _ => "assistant".to_owned(),
         })
         .collect()
+}
+
+fn brings_results(message: &Value) -> bool {
+    let blocks = message.get("content").and_then(Value::as_array);
+    let mut kinds = blocks.into_iter().flatten().map(|block| block.get("type"));
+    kinds.any(|kind| kind.is_some_and(|kind| kind == "tool_result"))
 }
 
 /// A tool call where tools are offered, not forbidden, and fewer rounds than wanted have passed
@@ -352,19 +395,19 @@ fn wanted_call(
     history: &[String],
 ) -> Option<(String, String)> {
     let tools: Vec<Value> = serde_json::from_str(asking.tools?.get()).ok()?;
-    if asking
+    // A word of its own, or Anthropic's object with a type.
+    let choice = asking
         .tool_choice
         .as_ref()
-        .is_some_and(|choice| choice == "none")
-    {
+        .map(|choice| (choice, choice.get("type").unwrap_or(choice)));
+    if choice.is_some_and(|(_, kind)| kind == "none") {
         return None;
     }
     let since_user = history.iter().rev().take_while(|role| *role != "user");
     let rounds = since_user.filter(|role| *role == "tool").count();
-    let forced = asking
-        .tool_choice
-        .as_ref()
-        .is_some_and(|choice| choice == "required" || choice.is_object());
+    let forced = choice.is_some_and(|(choice, kind)| {
+        choice == "required" || (choice.is_object() && kind != "auto")
+    });
     let speaks = history
         .last()
         .is_some_and(|role| role == "user" || role == "tool");
@@ -390,6 +433,7 @@ fn wanted_call(
     let name = function.get("name")?.as_str()?.to_owned();
     let arguments = function
         .get("parameters")
+        .or_else(|| function.get("input_schema"))
         .map_or_else(|| json!({}), smallest_instance);
     Some((name, arguments.to_string()))
 }
@@ -399,7 +443,8 @@ fn structured(asking: &Asking<'_>) -> Option<String> {
     let format = asking
         .response_format
         .as_ref()
-        .or_else(|| asking.text.as_ref()?.get("format"))?;
+        .or_else(|| asking.text.as_ref()?.get("format"))
+        .or_else(|| asking.output_config.as_ref()?.get("format"))?;
     match format.get("type")?.as_str()? {
         "json_schema" => {
             let schema = format
@@ -429,7 +474,8 @@ fn created() -> u64 {
 }
 
 /// An error in OpenAI's shape.
-fn refusal(status: u16, kind: &str, message: &str) -> Reply {
+fn refusal(status: u16, message: &str) -> Reply {
+    let kind = "invalid_request_error";
     Reply::json(
         status,
         json!({"error": {"message": message, "type": kind, "param": null, "code": null}}),

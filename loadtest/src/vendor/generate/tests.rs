@@ -177,3 +177,132 @@ fn white_space_between_tokens_is_no_part_of_the_prompt() {
     squeeze("{ \"a b\" : [1,\n \"c\\\" d\"] }", &mut out);
     assert_eq!(out, b"{\"a b\":[1,\"c\\\" d\"]}");
 }
+
+const MESSAGES: &str = "/v1/messages?beta=true";
+
+fn counted(usage: &Value) -> [u64; 3] {
+    ["input", "cache_read_input", "cache_creation_input"]
+        .map(|count| usage[format!("{count}_tokens")].as_u64().unwrap())
+}
+
+#[test]
+fn messages_are_cached_as_far_as_they_are_marked() {
+    let generating = generating();
+    let long = "y".repeat(8_000);
+    let mut messages = Vec::new();
+    let mut usages = Vec::new();
+    for turn in 0..3 {
+        let mut asked = messages.clone();
+        let block = json!({"type": "text", "text": format!("turn {turn}")});
+        let mut marked = block.clone();
+        marked["cache_control"] = json!({"type": "ephemeral", "ttl": "1h"});
+        asked.push(json!({"role": "user", "content": [marked]}));
+        messages.push(json!({"role": "user", "content": [block]}));
+        let body = json!({"model": "m", "max_tokens": 99, "system": long, "messages": asked});
+        usages.push(ask(&generating, MESSAGES, &body).body.unwrap()["usage"].clone());
+    }
+    let whole: Vec<u64> = usages
+        .iter()
+        .map(|usage| counted(usage).iter().sum())
+        .collect();
+    let read: Vec<u64> = usages.iter().map(|usage| counted(usage)[1]).collect();
+    assert_eq!(read, [0, 1920, 1920]);
+    for (usage, whole) in usages.iter().zip(whole) {
+        let [input, read, written] = counted(usage);
+        assert_eq!((input, read + written), (0, whole));
+        assert_eq!(
+            usage["cache_creation"]["ephemeral_1h_input_tokens"],
+            written
+        );
+        assert_eq!(usage["cache_creation"]["ephemeral_5m_input_tokens"], 0);
+    }
+}
+
+#[test]
+fn messages_without_a_mark_are_not_cached() {
+    let generating = generating();
+    let body = json!({"model": "m", "max_tokens": 99,
+        "messages": [{"role": "user", "content": "y".repeat(8_000)}]});
+    for _ in 0..2 {
+        let usage = ask(&generating, MESSAGES, &body).body.unwrap()["usage"].clone();
+        let [input, read, written] = counted(&usage);
+        assert!(input > 2_000 && (read, written) == (0, 0), "{usage}");
+        let count = ask(&generating, "/v1/messages/count_tokens", &body);
+        assert_eq!(count.body.unwrap()["input_tokens"], input);
+    }
+}
+
+#[test]
+fn an_agent_of_messages_calls_its_tools_in_turn_and_then_speaks() {
+    let generating = generating();
+    let schema =
+        json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let tools = json!([{"name": "read", "input_schema": schema}, {"name": "list", "input_schema": {"type": "object"}}]);
+    let mut messages = vec![json!({"role": "user", "content": "go"})];
+    let mut said = Vec::new();
+    for _ in 0..3 {
+        let body = json!({"model": "m", "max_tokens": 99, "messages": messages, "tools": tools,
+            "tool_choice": {"type": "auto"}});
+        let answer = ask(&generating, MESSAGES, &body).body.unwrap();
+        let block = answer["content"][0].clone();
+        said.push((
+            answer["stop_reason"].clone(),
+            block["name"].clone(),
+            block["input"].clone(),
+        ));
+        messages.push(json!({"role": "assistant", "content": [block]}));
+        messages.push(json!({"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_000007", "content": "done"}]}));
+    }
+    assert_eq!(
+        said,
+        [
+            (json!("tool_use"), json!("read"), json!({"path": ""})),
+            (json!("tool_use"), json!("list"), json!({})),
+            (json!("end_turn"), Value::Null, Value::Null),
+        ]
+    );
+}
+
+#[test]
+fn a_stream_of_messages_has_every_event_in_order() {
+    let generating = generating();
+    let body = json!({"model": "m", "max_tokens": 2, "stream": true,
+        "messages": [{"role": "user", "content": "x"}]});
+    let events = texts(&ask(&generating, MESSAGES, &body));
+    let names: Vec<&str> = events
+        .iter()
+        .map(|event| event.lines().next().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "event: message_start",
+            "event: content_block_start",
+            "event: ping",
+            "event: content_block_delta",
+            "event: content_block_delta",
+            "event: content_block_stop",
+            "event: message_delta",
+            "event: message_stop",
+        ]
+    );
+    assert!(events[6].contains(r#""stop_reason":"max_tokens""#));
+    assert!(events[6].contains(r#""output_tokens":2"#));
+}
+
+#[test]
+fn messages_are_refused_in_their_own_shape() {
+    let generating = generating();
+    let reply = ask(
+        &generating,
+        MESSAGES,
+        &json!({"model": "m", "messages": []}),
+    );
+    assert_eq!(reply.status, 400);
+    let body = reply.body.unwrap();
+    assert_eq!(
+        (&body["type"], &body["error"]["type"]),
+        (&json!("error"), &json!("invalid_request_error"))
+    );
+}
