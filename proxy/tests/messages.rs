@@ -171,6 +171,8 @@ async fn a_message_passes_as_it_came_and_is_priced() {
         .await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.json(), message(&usage));
+    let id = answer.header("x-wt-request-id");
+    assert!(id.is_some() && answer.header("request-id") == id);
     // 7 × 3 + 1000 × 0.3 + 40 × 3.75 + 60 × 6 + 20 × 15 microdollars.
     assert_eq!(answer.header("x-wt-cost-usd"), Some("0.001131"));
 
@@ -300,6 +302,7 @@ async fn failures_have_the_dialects_shape_and_status() {
         assert!(told.contains(says), "{told}");
         let id = answer.header("x-wt-request-id").unwrap();
         assert_eq!(json["request_id"], id);
+        assert_eq!(answer.header("request-id"), Some(id));
         assert_eq!(json["error"]["whippletree"]["request_id"], id);
     }
 }
@@ -329,6 +332,10 @@ async fn the_gateways_own_refusals_have_it_too() {
     let foreign = ask(false).replace("\"m\"", "\"other\"");
     let foreign = refused(call("/v1/messages", foreign)).await;
     assert_eq!(foreign, (400, "invalid_request_error".to_owned()));
+    // Claude Code takes this for a gateway without a counter.
+    let count = ask(false).replace("\"m\"", "\"other\"");
+    let count = refused(call("/v1/messages/count_tokens", count)).await;
+    assert_eq!(count, (501, "not_supported".to_owned()));
     let chat = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     let chat = world
         .send(&call("/v1/chat/completions", chat.to_string()))

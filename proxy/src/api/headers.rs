@@ -8,6 +8,8 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// The identity of the request, the gateway's own.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The same under the name that Anthropic's clients read.
+pub const ANTHROPIC_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 /// The same under a name that no vendor uses.
 pub const WT_REQUEST_ID: HeaderName = HeaderName::from_static("x-wt-request-id");
 /// `provider/model` of the answer.

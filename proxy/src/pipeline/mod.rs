@@ -99,7 +99,7 @@ pub async fn serve(gateway: Arc<Gateway>, request: Request<Upload>, peer: Peer) 
     if owned {
         response.headers_mut().remove(headers::SHOULD_RETRY);
     }
-    name(&mut response, id);
+    name(&mut response, id, api.dialect());
     response
 }
 
@@ -114,13 +114,16 @@ pub fn refuse(gateway: &Arc<Gateway>, fault: HeadFault) -> Response<Body> {
         max_fields: server.max_headers,
     };
     let mut response = turn_away(&rejection, &mut settlement);
-    name(&mut response, id);
+    name(&mut response, id, settlement.dialect());
     response
 }
 
-fn name(response: &mut Response<Body>, id: RequestId) {
+fn name(response: &mut Response<Body>, id: RequestId, dialect: Dialect) {
     let id = HeaderValue::try_from(id.to_string()).unwrap_or(HeaderValue::from_static("-"));
     let map = response.headers_mut();
+    if dialect == Dialect::Anthropic {
+        map.insert(headers::ANTHROPIC_REQUEST_ID, id.clone());
+    }
     map.insert(headers::REQUEST_ID, id.clone());
     map.insert(headers::WT_REQUEST_ID, id);
 }

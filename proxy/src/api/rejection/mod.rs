@@ -21,7 +21,7 @@ use self::wire::{
 };
 use super::body::Body;
 use super::headers;
-use crate::exchange::{Attempt, Dialect};
+use crate::exchange::{Api, Attempt, Dialect};
 use crate::server::HeadFault;
 
 /// Why a request got no answer.
@@ -184,6 +184,8 @@ impl Rejection {
                 HeadFault::UriTooLong => 414,
             },
             Self::Internal => 500,
+            // Claude Code then counts for itself (wire-facts, A4).
+            Self::UnsupportedApi { path, .. } if *path == Api::CountTokens.path() => 501,
             Self::InvalidBody { .. }
             | Self::PathUnsafe
             | Self::UnsupportedApi { .. }
@@ -301,6 +303,9 @@ impl Rejection {
             Self::Busy | Self::Draining | Self::Saturated { .. } => "overloaded_error",
             Self::BodyTooLarge { .. } => "request_too_large",
             Self::Internal => "api_error",
+            Self::UnsupportedApi { path, .. } if *path == Api::CountTokens.path() => {
+                "not_supported"
+            }
             Self::NoProvider | Self::UnknownModel { .. } | Self::UnknownPath => "not_found_error",
             other => other.kind(),
         }
