@@ -134,6 +134,8 @@ def test_a_message_with_its_usage_and_on_record(begin):
     assert sent.body["system"][0]["cache_control"] == {"type": "ephemeral"}
     (row,) = run.gateway.read("/admin/v1/requests")["requests"]
     assert row["usage"]["input_tokens"] == 112
+    # The gateway's own id, not the vendor's: it leads to the record.
+    assert answer._request_id == row["request_id"]
 
 
 def test_tokens_are_counted(begin):
