@@ -205,7 +205,8 @@ pub struct BreakerTable {
     /// The window looked at.
     #[schemars(extend("x-minimum" = "1s"))]
     pub window: Written<Duration>,
-    /// Fewer requests in the window open nothing.
+    /// Fewer requests in the window open nothing. So many failures in a row, over a tenth of the
+    /// window, open it too.
     #[schemars(range(min = 1))]
     pub min_requests: u32,
     /// How long it stays open before a probe.
