@@ -113,6 +113,7 @@ fn main() {
             max_lifetime: Duration::from_mins(10),
         },
         apis: Vec::new(),
+        error_classes: std::collections::BTreeMap::new(),
         ca: None,
     };
     let settings = config::Server {

@@ -370,7 +370,8 @@ fn refusal(planned: &Planned, status: u16, imagined: &Imagined) -> Failure {
     let dialect = dialects::dialect(kind).unwrap_or(&dialects::TYPICAL);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let said = failure::classify(dialect, status, &map, &body, UnixTime(0));
-    let mut failure = Setback::said(said).failure;
+    let classes = &planned.target.provider.error_classes;
+    let mut failure = Setback::said(said).meaning(classes).failure;
     failure.vendor_retry = vendor_retry(&map);
     failure
 }

@@ -107,6 +107,7 @@ fn relay_with(
             max_lifetime: Duration::from_mins(10),
         },
         apis: Vec::new(),
+        error_classes: std::collections::BTreeMap::new(),
         ca: None,
     };
     let relay = Relay {

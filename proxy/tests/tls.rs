@@ -125,6 +125,7 @@ fn pool(address: SocketAddr, ca: Option<PathBuf>, speak: Speak) -> Pool {
             max_lifetime: Duration::from_mins(10),
         },
         apis: Vec::new(),
+        error_classes: std::collections::BTreeMap::new(),
         ca,
     };
     Pool::new(&provider, 0).unwrap()

@@ -45,6 +45,7 @@ fn provider(base_url: &str, pool: PoolSettings) -> Provider {
         timeouts: TIMEOUTS,
         pool,
         apis: Vec::new(),
+        error_classes: std::collections::BTreeMap::new(),
         ca: None,
     }
 }

@@ -48,6 +48,7 @@ fn pool_of(address: SocketAddr, pool: PoolSettings) -> Pool {
         timeouts: TIMEOUTS,
         pool,
         apis: Vec::new(),
+        error_classes: std::collections::BTreeMap::new(),
         ca: None,
     };
     Pool::new(&provider, 0).unwrap()

@@ -230,9 +230,17 @@ impl Settings {
             // Whatever is added to a hint is only ever positive here, in-flight counts are what
             // balancing goes by, and the time that a client may read nothing is the gateway's own.
             "jitter" | "strategy" | "write_idle_ms" => {}
-            // The gateway knows these error types as one vendor's.
             "error_classes" => {
-                self.kinds.insert("A".to_owned(), "moonshot".to_owned());
+                for (word, class) in value.as_object().into_iter().flatten() {
+                    let class = match class.as_str() {
+                        Some("transient") => "overloaded",
+                        Some("quota_window" | "quota_terminal") => "quota_exhausted",
+                        Some("auth") => "vendor_auth",
+                        Some("too_long") => "context_overflow",
+                        _ => "invalid_request",
+                    };
+                    self.provider(None, &format!("error_classes.{word}"), class);
+                }
             }
             _ => match name.split_once('.') {
                 Some((vendor, "key")) => {

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use prices::{PriceTable, PricesTable, Refuse, TargetTable, TierTable, UnknownModelEntry};
-pub use providers::{ApiName, PoolTable, ProviderTable, TimeoutsTable};
+pub use providers::{ApiName, ErrorClass, PoolTable, ProviderTable, TimeoutsTable};
 pub use routes::{
     BreakerTable, RetryBudgetTable, RetryTable, RouteTable, RoutingTable, RunawayTable,
     TargetEntry, WeightedTarget,

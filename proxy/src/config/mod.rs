@@ -32,6 +32,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use whippletree_policies::ids::{ProviderId, RouteId, TargetId, TenantId};
+use whippletree_policies::outcome::Class;
 use whippletree_policies::task::runaway::RunawayPolicy;
 use whippletree_policies::units::Tokens;
 
@@ -197,6 +198,8 @@ pub struct Provider {
     pub pool: PoolSettings,
     /// The forms of API that it speaks.
     pub apis: Vec<crate::exchange::Api>,
+    /// What codes and types of its errors mean, where that differs from what is known.
+    pub error_classes: BTreeMap<String, Class>,
     /// PEM of a private authority that its certificate may come from.
     pub ca: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
 //! Tokens that live for an hour or so, renewed before they end.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -118,6 +119,7 @@ impl TokenSource {
                 ..PoolSettings::default()
             },
             apis: Vec::new(),
+            error_classes: BTreeMap::new(),
             ca: grant.ca.clone(),
         };
         Ok(Self {

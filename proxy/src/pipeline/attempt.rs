@@ -319,7 +319,9 @@ async fn once(
         .await
         .map_err(|error| judge::unreached(&error))?;
     settlement.answered(answer.status.as_u16());
+    let classes = &planned.target.provider.error_classes;
     let read = judge::read(call, asked, planned, answer, settlement).await;
+    let read = read.map_err(|setback| setback.meaning(classes));
     if let Err(setback) = &read
         && setback.failure.class == Class::VendorAuth
     {

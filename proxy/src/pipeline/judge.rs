@@ -1,6 +1,6 @@
 //! What an attempt came to: the vendor's answer read as far as its meaning needs.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap};
@@ -65,6 +65,18 @@ impl Setback {
         fault
             .into_said()
             .map_or_else(|| Self::of(class), Self::said)
+    }
+
+    /// The same with the meaning that the configuration gives the vendor's code or type.
+    pub(crate) fn meaning(mut self, classes: &BTreeMap<String, Class>) -> Self {
+        let Some(VendorWords(said)) = &self.words else {
+            return self;
+        };
+        let words = [&said.code, &said.kind].into_iter().flatten();
+        if let Some(class) = words.filter_map(|word| classes.get(word)).next() {
+            self.failure.class = *class;
+        }
+        self
     }
 
     /// A failure that the vendor explained.

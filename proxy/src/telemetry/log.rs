@@ -22,7 +22,7 @@ use whippletree_policies::units::Money;
 
 use crate::clock;
 use crate::config::{LogFormat, Telemetry};
-use crate::exchange::{Api, Exchange, Millis};
+use crate::exchange::{Api, End, Exchange, Millis};
 use crate::json;
 
 /// Lines between those who write them and the thread.
@@ -258,7 +258,13 @@ impl<'a> Line<'a> {
             status: exchange.status,
             outcome: exchange.outcome.as_str(),
             error: exchange.error.as_deref(),
-            answered_by: exchange.target.as_ref().map(TargetId::as_str),
+            // On a failed call it is who failed last.
+            answered_by: match exchange.outcome {
+                End::Failed | End::Refused => None,
+                End::ClientGone | End::Interrupted | End::Ok => {
+                    exchange.target.as_ref().map(TargetId::as_str)
+                }
+            },
             fallback: exchange.fallback,
             attempts: exchange.attempts.len(),
             input_tokens: usage.map(|usage| usage.input.0),

@@ -1,5 +1,6 @@
 //! `[providers]`: endpoints of vendors.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -31,6 +32,10 @@ pub struct ProviderTable {
     pub pool: PoolTable,
     /// The forms of API that it speaks. Without it: what the kind is known for.
     pub apis: Option<Vec<ApiName>>,
+    /// What error codes and types of this endpoint mean, where the gateway does not know them or
+    /// takes them for something else: the `code` or `type` of an error to its class.
+    #[serde(default)]
+    pub error_classes: BTreeMap<String, ErrorClass>,
     /// A PEM file: a private authority that the endpoint's certificate may come from.
     pub ca: Option<String>,
 }
@@ -51,6 +56,32 @@ pub enum ApiName {
     Messages,
     /// `POST /v1/responses`.
     Responses,
+}
+
+/// What an error means, and with it whether waiting, another key or another target helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorClass {
+    /// The content policy refuses the request.
+    ContentPolicy,
+    /// The prompt does not fit the context window.
+    ContextOverflow,
+    /// The request is wrong, whoever gets it.
+    InvalidRequest,
+    /// The model does not exist or is not open to this key.
+    ModelUnavailable,
+    /// No capacity at the moment.
+    Overloaded,
+    /// Credit, quota or a spend limit is used up: waiting does not help, another key may.
+    QuotaExhausted,
+    /// Too many requests or tokens in a window.
+    RateLimited,
+    /// The vendor failed.
+    ServerError,
+    /// The vendor ran out of time.
+    Timeout,
+    /// The gateway's own credential is refused.
+    VendorAuth,
 }
 
 /// How long each phase of a call to a vendor may take.

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use whippletree_policies::ids::ProviderId;
+use whippletree_policies::outcome::Class;
 use whippletree_providers::openai::dialects::Dialect;
 
 use super::{Resolver, Shared, Slash};
 use crate::config::fault::{Fault, Path, chain, nearest};
-use crate::config::file::{ApiName, PoolTable, ProviderTable, TimeoutsTable};
+use crate::config::file::{ApiName, ErrorClass, PoolTable, ProviderTable, TimeoutsTable};
 use crate::config::vendors;
 use crate::config::{PoolSettings, Provider, Timeouts};
 use crate::exchange::Api;
@@ -62,6 +63,11 @@ impl Resolver<'_> {
                 Some(names) => names.iter().copied().map(Api::from).collect(),
                 None => vendors::apis(vendor),
             },
+            error_classes: table
+                .error_classes
+                .iter()
+                .map(|(word, class)| (word.clone(), Class::from(*class)))
+                .collect(),
             ca,
         })
     }
@@ -173,6 +179,23 @@ pub(super) fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let address = bare.parse::<std::net::IpAddr>();
     address.map_or(host == "localhost", |address| address.is_loopback())
+}
+
+impl From<ErrorClass> for Class {
+    fn from(class: ErrorClass) -> Self {
+        match class {
+            ErrorClass::ContentPolicy => Self::ContentPolicy,
+            ErrorClass::ContextOverflow => Self::ContextOverflow,
+            ErrorClass::InvalidRequest => Self::InvalidRequest,
+            ErrorClass::ModelUnavailable => Self::ModelUnavailable,
+            ErrorClass::Overloaded => Self::Overloaded,
+            ErrorClass::QuotaExhausted => Self::QuotaExhausted,
+            ErrorClass::RateLimited => Self::RateLimited,
+            ErrorClass::ServerError => Self::ServerError,
+            ErrorClass::Timeout => Self::Timeout,
+            ErrorClass::VendorAuth => Self::VendorAuth,
+        }
+    }
 }
 
 impl From<ApiName> for Api {

@@ -213,6 +213,7 @@ connect = "5s"
 
 [providers.claude]
 kind = "gemini"
+error_classes = { busy = "overload" }
 
 [providers.nameless]
 
