@@ -88,13 +88,26 @@ impl<'a> Tokens<'a> {
     #[inline]
     pub(super) fn advance(&mut self) {
         if self.marks == 0 {
-            self.refill();
+            self.advance_far();
+        } else {
+            self.step();
         }
+    }
+
+    /// To the next token, which lies in another block, or to the end.
+    #[inline(never)]
+    fn advance_far(&mut self) {
+        self.refill();
         if self.marks == 0 {
             self.at = self.bad.unwrap_or(self.bytes.len());
             self.byte = 0;
-            return;
+        } else {
+            self.step();
         }
+    }
+
+    #[inline]
+    fn step(&mut self) {
         self.at = self.base + self.marks.trailing_zeros() as usize;
         self.marks &= self.marks - 1;
         self.byte = self.bytes.get(self.at).copied().unwrap_or(0);

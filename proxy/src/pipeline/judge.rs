@@ -69,11 +69,14 @@ impl Setback {
 
     /// The same with the meaning that the configuration gives the vendor's code or type.
     pub(crate) fn meaning(mut self, classes: &BTreeMap<String, Class>) -> Self {
-        let Some(VendorWords(said)) = &self.words else {
-            return self;
-        };
-        let words = [&said.code, &said.kind].into_iter().flatten();
-        if let Some(class) = words.filter_map(|word| classes.get(word)).next() {
+        let said = self.words.as_ref().map(|VendorWords(said)| said);
+        let words = said.map(|said| [said.code.as_ref(), said.kind.as_ref()]);
+        let meant = words
+            .into_iter()
+            .flatten()
+            .flatten()
+            .find_map(|word| classes.get(word));
+        if let Some(class) = meant {
             self.failure.class = *class;
         }
         self

@@ -355,7 +355,7 @@ pool = { warm = 1 } , keys = "hunter2-sk"
         "[providers.openai]\nkind = \"openai\"\nkeys = [\"hunter2-in-plain-text\"]\nkyes = [\"hunter2-misplaced\"]\nbase_url = [\"hunter2-of-the-wrong-type\"]",
     );
     let rendered = Report::new(resolved.document, resolved.faults).to_string();
-    assert_eq!(rendered.matches("error").count(), 3, "{rendered}");
+    assert_eq!(rendered.matches("error: ").count(), 3, "{rendered}");
     assert!(!rendered.contains("hunter2"), "{rendered}");
 }
 
