@@ -262,7 +262,8 @@ async fn failures_have_the_dialects_shape_and_status() {
         (
             vec![error(529, "overloaded_error", "Overloaded"); 2],
             529,
-            "overloaded_error",
+            // By the other name Claude Code would send it all again.
+            "api_error",
             "overloaded",
         ),
         (

@@ -293,11 +293,12 @@ impl Rejection {
             Self::Failed { class, .. } => match class {
                 Class::QuotaExhausted => "billing_error",
                 Class::RateLimited => "rate_limit_error",
-                Class::Overloaded => "overloaded_error",
                 Class::Timeout => "timeout_error",
                 Class::ContentPolicy | Class::ContextOverflow | Class::InvalidRequest => {
                     "invalid_request_error"
                 }
+                // An overloaded vendor too, which the status tells: Claude Code 2.1.197 repeats
+                // whatever says `overloaded_error`, against `x-should-retry` (seen 2026-12-01).
                 _ => "api_error",
             },
             Self::Busy | Self::Draining | Self::Saturated { .. } => "overloaded_error",

@@ -100,7 +100,7 @@ test('the arguments of a tool come together from their pieces', async (t) => {
 });
 
 for (const [reply, status, type] of [
-  [failure(529, 'overloaded_error', 'Overloaded'), 529, 'overloaded_error'],
+  [failure(529, 'overloaded_error', 'Overloaded'), 529, 'api_error'],
   [failure(500, 'api_error', 'Internal'), 502, 'api_error'],
   [failure(429, 'rate_limit_error', 'slow down'), 429, 'rate_limit_error'],
 ]) {

@@ -218,7 +218,7 @@ def test_a_loop_of_five_turns_with_tools(begin, streamed):
 @pytest.mark.parametrize(
     ("reply", "error", "status"),
     [
-        (failure(529, "overloaded_error", "Overloaded"), "overloaded_error", 529),
+        (failure(529, "overloaded_error", "Overloaded"), "api_error", 529),
         (failure(500, "api_error", "Internal"), "api_error", 502),
         (failure(429, "rate_limit_error", "slow down"), "rate_limit_error", 429),
     ],
