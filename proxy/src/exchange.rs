@@ -145,6 +145,43 @@ impl End {
     }
 }
 
+/// By which rule an attempt was charged: who failed, and what the vendor had told by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChargeRule {
+    /// The client left when the vendor had accepted the request: its input and what had been written
+    /// are estimated.
+    ClientLeft,
+    /// The client left before the vendor had said anything: nothing is charged.
+    ClientLeftBeforeAnswer,
+    /// The answer broke off: its input and what had been written are estimated.
+    InterruptedAfterContent,
+    /// The vendor may have served it and nobody saw: estimated at what its repetition came to, else at
+    /// its input.
+    PerhapsServed,
+    /// As the vendor reported.
+    Reported,
+    /// A whole answer without a report: estimated.
+    Unreported,
+    /// The vendor failed and had written nothing: nothing is charged.
+    VendorFailedBeforeContent,
+}
+
+impl ChargeRule {
+    /// The name used in records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ClientLeft => "client_left",
+            Self::ClientLeftBeforeAnswer => "client_left_before_answer",
+            Self::InterruptedAfterContent => "interrupted_after_content",
+            Self::PerhapsServed => "perhaps_served",
+            Self::Reported => "reported",
+            Self::Unreported => "unreported",
+            Self::VendorFailedBeforeContent => "vendor_failed_before_content",
+        }
+    }
+}
+
 /// One try at one target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
@@ -168,6 +205,12 @@ pub struct Attempt {
     pub cost_usd: Money,
     /// The price list's version; `None` when nothing was priced.
     pub price_version: Option<String>,
+    /// A price that the call needed was missing, and another one of the list stood in.
+    #[serde(default)]
+    pub price_fallback: bool,
+    /// By which rule it was charged; `None` for what has no price, such as a relayed path.
+    #[serde(default)]
+    pub rule: Option<ChargeRule>,
 }
 
 /// What the prefix chain said.

@@ -6,9 +6,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use whippletree_policies::cost::{self, Overflow, PriceCard};
+use whippletree_policies::cost::{self, Charge, Overflow, PriceCard, Service};
 use whippletree_policies::time::UnixTime;
-use whippletree_policies::units::Money;
 use whippletree_policies::usage::Usage;
 use whippletree_providers::prices::{PriceList, Row};
 
@@ -24,15 +23,16 @@ pub enum Priced {
 }
 
 impl Priced {
-    /// What `usage` costs.
+    /// What `usage` costs, and how that came about.
     ///
     /// # Errors
     /// [`Overflow`] past nine million dollars.
-    pub fn cost(&self, usage: &Usage) -> Result<Money, Overflow> {
-        match self {
-            Self::Listed(row) => cost::cost(&row.card, usage),
-            Self::Configured(card, _) => cost::cost(card, usage),
-        }
+    pub fn charge(&self, usage: &Usage) -> Result<Charge, Overflow> {
+        let card = match self {
+            Self::Listed(row) => &row.card,
+            Self::Configured(card, _) => &**card,
+        };
+        cost::charge(card, usage, Service::Standard)
     }
 
     /// The list and its version, as kept in the record.

@@ -202,7 +202,9 @@ impl Settings {
                 self.provider(None, "timeouts.total", ms());
             }
             "first_content_ms" => {
+                // Behind the head it is the time between bytes that runs out.
                 self.provider(None, "timeouts.first_byte", ms());
+                self.provider(None, "timeouts.idle", ms());
                 self.route("commit_wait", ms());
             }
             "idle_ms" => self.provider(None, "timeouts.idle", ms()),

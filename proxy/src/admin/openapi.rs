@@ -234,6 +234,7 @@ fn schemas() -> Value {
             ("target", text.clone()), ("key", maybe_count.clone()), ("class", maybe_text.clone()), ("status", maybe_count.clone()),
             ("waited_ms", duration.clone()), ("first_byte_ms", duration.clone()), ("took_ms", duration.clone()),
             ("usage", maybe("Usage")), ("cost_usd", money.clone()), ("price_version", maybe_text.clone()),
+            ("price_fallback", flag.clone()), ("rule", maybe_text.clone()),
         ]),
         "Exchange": object(&[
             ("request_id", uuid.clone()), ("time", millis.clone()), ("tenant", text.clone()), ("key", maybe_text.clone()),
@@ -253,6 +254,7 @@ fn schemas() -> Value {
             ("tenant", text.clone()), ("key", maybe_text.clone()), ("user", maybe_text.clone()), ("task", maybe_text.clone()),
             ("route", maybe_text.clone()), ("target", text.clone()), ("budgets", json!({"type": "array", "items": {"type": "string"}})),
             ("usage", maybe("Usage")), ("cost_usd", money.clone()), ("price_version", maybe_text.clone()), ("estimated", flag.clone()),
+            ("price_fallback", flag.clone()), ("rule", maybe_text.clone()),
         ]),
         "Ledger": listed("entries", "LedgerEntry"),
         "UsageRow": {

@@ -26,7 +26,8 @@ impl Reader {
         let mut query = Query::new(
             "SELECT request_id, attempt, kind, time, tenant, key, user, task, route, target,
                     budgets, input, cache_read, cache_write_5m, cache_write_1h, output, reasoning,
-                    audio_input, audio_output, images, cost_pico, price_version, estimated
+                    audio_input, audio_output, images, cost_pico, price_version, estimated,
+                    price_fallback, rule
              FROM ledger",
         );
         query.equal("tenant", filter.tenant.as_deref());
@@ -208,6 +209,10 @@ pub struct LedgerEntry {
     pub price_version: Option<String>,
     /// The usage is the gateway's estimate.
     pub estimated: bool,
+    /// A price that the call needed was missing, and another one of the list stood in.
+    pub price_fallback: bool,
+    /// By which rule it was charged; see [`ChargeRule`](crate::exchange::ChargeRule).
+    pub rule: Option<String>,
 }
 
 impl LedgerEntry {
@@ -238,6 +243,8 @@ impl LedgerEntry {
             cost_usd: Money::from_pico(row.get(20)?),
             price_version: row.get(21)?,
             estimated,
+            price_fallback: row.get(23)?,
+            rule: row.get(24)?,
         })
     }
 }

@@ -12,7 +12,10 @@ use sha2::{Digest, Sha256};
 use super::StoreError;
 use crate::clock;
 
-const MIGRATIONS: &[&str] = &[include_str!("migrations/0001_ledger.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("migrations/0001_ledger.sql"),
+    include_str!("migrations/0002_charge.sql"),
+];
 
 /// Applies what is missing.
 ///

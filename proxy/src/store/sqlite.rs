@@ -13,7 +13,7 @@ use whippletree_policies::ids::{KeyId, RouteId, TargetId};
 use whippletree_policies::units::Tokens;
 
 use super::{Entry, StoreError, migrate};
-use crate::exchange::{Attempt, Exchange};
+use crate::exchange::{Attempt, ChargeRule, Exchange};
 
 /// How long a reader, and the opening of the database, waits for another connection's lock.
 const BUSY: Duration = Duration::from_secs(5);
@@ -136,9 +136,9 @@ impl<'a> Insert<'a> {
                      (request_id, attempt, kind, time, tenant, key, user, task, tags, harness, api,
                       route, target, last, input, cache_read, cache_write_5m, cache_write_1h,
                       output, reasoning, audio_input, audio_output, images, cost_pico,
-                      price_version, estimated)
+                      price_version, estimated, price_fallback, rule)
                  VALUES (?1, ?2, 'settle', ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
-                         ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25)",
+                         ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)",
             )?,
         })
     }
@@ -213,6 +213,8 @@ impl<'a> Insert<'a> {
             attempt.cost_usd.pico(),
             attempt.price_version,
             usage.is_some_and(|usage| usage.estimated),
+            attempt.price_fallback,
+            attempt.rule.map(ChargeRule::as_str),
         ])?;
         Ok(())
     }

@@ -10,7 +10,7 @@ use whippletree_policies::usage::Usage;
 use super::ledger::LedgerFilter;
 use super::query::{Page, RequestFilter};
 use super::*;
-use crate::exchange::{Api, Attempt, Dialect, End, Millis};
+use crate::exchange::{Api, Attempt, ChargeRule, Dialect, End, Millis};
 
 /// An exchange with one good attempt; `n` tells it from others.
 pub(crate) fn exchange(n: u64) -> Exchange {
@@ -50,6 +50,8 @@ pub(crate) fn exchange(n: u64) -> Exchange {
             usage: Some(usage),
             cost_usd: Money::from_pico(1_234_567),
             price_version: Some("2026-11-30".to_owned()),
+            price_fallback: true,
+            rule: Some(ChargeRule::Reported),
         }],
         usage: Some(usage),
         cost_usd: Money::from_pico(1_234_567),
@@ -135,6 +137,8 @@ fn an_exchange_is_read_as_it_was_recorded() {
                 usage: None,
                 cost_usd: Money::ZERO,
                 price_version: None,
+                price_fallback: false,
+                rule: Some(ChargeRule::VendorFailedBeforeContent),
                 ..sent.attempts[0].clone()
             },
         );

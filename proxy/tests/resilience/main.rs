@@ -8,6 +8,7 @@
 )]
 
 mod amplification;
+mod charges;
 mod disconnect;
 mod doubtful;
 mod health;

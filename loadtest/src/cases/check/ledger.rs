@@ -104,6 +104,14 @@ fn one(name: &str, wanted: &Value, requests: &[Vec<&Value>]) -> Vec<String> {
                 wanted,
             )
         }
+        "price_fallback" | "rule" => equal(
+            &named,
+            &last
+                .and_then(|row| row.get(name))
+                .cloned()
+                .unwrap_or_default(),
+            wanted,
+        ),
         "prompt_tokens" => equal(&named, &json!(count("input_tokens")), wanted),
         "completion_tokens" | "output" => equal(&named, &json!(count("output_tokens")), wanted),
         "reasoning" => equal(&named, &json!(count("reasoning_tokens")), wanted),

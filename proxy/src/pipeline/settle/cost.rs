@@ -8,7 +8,7 @@ use whippletree_policies::time::Instant;
 use whippletree_policies::units::{Money, Tokens};
 use whippletree_policies::usage::Usage;
 
-use crate::exchange::Attempt;
+use crate::exchange::{Attempt, ChargeRule};
 use crate::gateway::Gateway;
 use crate::prices::Priced;
 
@@ -56,23 +56,60 @@ impl Ended {
 /// Puts usage and its cost on an attempt; whether it has a cost now.
 pub(super) fn book(attempt: &mut Attempt, usage: Usage, price: &Priced, gateway: &Gateway) -> bool {
     attempt.usage = Some(usage);
-    let Ok(cost) = price.cost(&usage) else {
+    let Ok(charge) = price.charge(&usage) else {
         // Nine million dollars for one call: the counts are nonsense. They stay on record.
         gateway.metrics.cost_overflowed();
         return false;
     };
-    attempt.cost_usd = cost;
+    attempt.cost_usd = charge.amount;
+    attempt.price_fallback = charge.price_fallback;
     attempt.price_version = Some(price.version().to_owned());
     true
 }
 
-/// What an attempt without a usage report came to: an answer that was written at least in part is
-/// never free, and a request that the vendor may have served is not taken for free. Four bytes to a
-/// token is the usual rule for English and code; the estimate is marked.
-pub(super) fn estimate(open: &OpenAttempt, ended: Ended) -> Option<Usage> {
-    let answered = matches!(ended, Ended::Doubtful(_) | Ended::Whole) || open.written > 0;
-    // A price exists for model calls only; relayed paths without one are not estimated.
-    (answered && open.price.is_some()).then(|| Usage {
+/// By which rule an attempt is charged. An answer that was written at least in part is never free, a
+/// request that the vendor may have served is not taken for free, and who left in the middle of a
+/// vendor's work pays for it; a vendor that fails before it has written anything is paid nothing.
+///
+/// A price exists for model calls only; relayed paths without one are charged by what is reported.
+pub(super) fn rule(open: &OpenAttempt, ended: Ended) -> Option<ChargeRule> {
+    if open.usage.is_some() {
+        return Some(ChargeRule::Reported);
+    }
+    open.price.as_ref()?;
+    let accepted = open
+        .status
+        .is_some_and(|status| (200..300).contains(&status));
+    Some(match ended {
+        Ended::Whole => ChargeRule::Unreported,
+        Ended::Doubtful(_) => ChargeRule::PerhapsServed,
+        Ended::Failed(Class::ClientGone) | Ended::Partial(Class::ClientGone) => {
+            if accepted {
+                ChargeRule::ClientLeft
+            } else {
+                ChargeRule::ClientLeftBeforeAnswer
+            }
+        }
+        Ended::Failed(_) | Ended::Partial(_) if open.written > 0 => {
+            ChargeRule::InterruptedAfterContent
+        }
+        Ended::Failed(_) | Ended::Partial(_) => ChargeRule::VendorFailedBeforeContent,
+    })
+}
+
+/// What an attempt came to of which the vendor has reported nothing. Four bytes to a token is the
+/// usual rule for English and code; the estimate is marked.
+pub(super) fn estimate(open: &OpenAttempt, rule: ChargeRule) -> Option<Usage> {
+    let charged = match rule {
+        ChargeRule::ClientLeft
+        | ChargeRule::InterruptedAfterContent
+        | ChargeRule::PerhapsServed
+        | ChargeRule::Unreported => true,
+        ChargeRule::ClientLeftBeforeAnswer
+        | ChargeRule::Reported
+        | ChargeRule::VendorFailedBeforeContent => false,
+    };
+    charged.then(|| Usage {
         input: Tokens(open.request_bytes.div_ceil(4)),
         output: Tokens(open.written.div_ceil(4)),
         estimated: true,

@@ -20,7 +20,7 @@ use whippletree_policies::units::Money;
 use whippletree_policies::usage::Usage;
 
 pub use self::cost::Ended;
-use self::cost::{OpenAttempt, book, estimate, total_cost, total_usage};
+use self::cost::{OpenAttempt, book, estimate, rule, total_cost, total_usage};
 use super::attribute::Attribution;
 use super::authenticate::{Caller, DEFAULT_TENANT};
 use super::runaway::Watched;
@@ -327,7 +327,10 @@ impl Settlement {
         };
         let took = clock::now().since(open.sent_at);
         self.elsewhere += took;
-        let usage = open.usage.or_else(|| estimate(&open, ended));
+        let rule = rule(&open, ended);
+        let usage = open
+            .usage
+            .or_else(|| rule.and_then(|rule| estimate(&open, rule)));
         let mut attempt = Attempt {
             target: open.target,
             key: open.key,
@@ -344,6 +347,8 @@ impl Settlement {
             usage,
             cost_usd: Money::ZERO,
             price_version: None,
+            price_fallback: false,
+            rule,
         };
         if let (Some(usage), Some(price)) = (usage, &open.price) {
             self.priced |= book(&mut attempt, usage, price, &self.gateway);
